@@ -1,0 +1,174 @@
+"""Text as memlab sees it: cleaned when it comes in, folded to compare, cut into terms to search."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Any
+
+from memlab.errors import InvalidInput
+
+# No text at all may be longer, whatever the limits say: it is refused before it costs memory.
+MAX_CHARS = 1_000_000
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HIDDEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
+
+
+def clean(text: object, field: str, *, limit: int = MAX_CHARS, blank: bool = False) -> str:
+    """Return `text` in Unicode NFC, or refuse it.
+
+    Args:
+        field: What the error calls it.
+        limit: Most code points allowed after NFC.
+        blank: Whether nothing but white space is allowed.
+
+    Raises:
+        InvalidInput: no text, blank, too long, a NUL or half of a surrogate pair inside.
+    """
+    if type(text) is not str:
+        raise InvalidInput(field, f"must be text, not {type(text).__name__}. Pass a str.")
+    if text.isascii():  # nothing to normalise, no surrogate
+        cleaned = text
+    else:
+        if len(text) > MAX_CHARS:
+            raise InvalidInput(field, _too_long(len(text), min(limit, MAX_CHARS)))
+        if _SURROGATE.search(text):
+            raise InvalidInput(
+                field, "holds half of a surrogate pair, which is no character. Remove it."
+            )
+        cleaned = unicodedata.normalize("NFC", text)
+    if "\0" in cleaned:
+        raise InvalidInput(field, "holds a NUL character. Remove it.")
+    if len(cleaned) > limit:
+        raise InvalidInput(field, _too_long(len(cleaned), limit))
+    if not blank and (not cleaned or cleaned.isspace()):
+        raise InvalidInput(field, "is blank. Write at least one visible character.")
+    return cleaned
+
+
+def fold(text: str) -> str:
+    """Return the form in which two texts are compared: NFKC, case-folded, NFKC again."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def canonical(value: Any) -> str:
+    """Return the one JSON form in which sizes are counted and digests are made.
+
+    Keys sorted, no spaces, nothing escaped that JSON does not require, no NaN.
+    """
+    return _ENCODE(value)
+
+
+_ENCODE = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+).encode
+
+
+def cut(text: str, limit: int, mark: str = " […]") -> str:
+    """Shorten `text` to at most `limit` code points, the visible `mark` included.
+
+    Never cuts inside a character that a reader sees as one: an accent, a flag, a family of emoji.
+    """
+    if len(text) <= limit:
+        return text
+    end = max(limit - len(mark), 0)
+    while end and _joined(text, end):
+        end -= 1
+    return text[:end] + mark[: limit - end]
+
+
+def visible(text: str) -> str:
+    """Return `text` with control, format and bidirectional characters spelled out.
+
+    What a reader sees is then what is stored: `a\\u202eb` becomes `a⟨U+202E⟩b`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"⟨U+{ord(c):04X}⟩" if c not in "\n\t" and unicodedata.category(c) in _HIDDEN else c
+        for c in text
+    )
+
+
+# Terms ------------------------------------------------------------------------------------------
+
+_CJK = (
+    "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
+    "\u3041-\u309f\u30a0-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
+    "\uac00-\ud7a3"  # Hangul
+    "\U00020000-\U0003134f"  # rarer Han
+)
+_TOKEN = re.compile(
+    rf"[{_CJK}]+"  # a run of Chinese, Japanese or Korean
+    rf"|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*(?:[._:/@+#-]+[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*)*[+#]*"
+    r"|[\U0001f000-\U0001faff\u2600-\u27bf]"  # an emoji
+)
+_PART = re.compile(r"[._:/@+#-]+")
+_FIRST_CJK = re.compile(rf"[{_CJK}]")
+_APOSTROPHE = re.compile(r"['’](?:s|m|re|ve|ll|d|t)$")
+
+
+def terms(text: str) -> list[str]:
+    """Return the words of `text` to be searched, in order, repeats kept.
+
+    A run of Chinese, Japanese or Korean gives its characters and its overlapping pairs; an identifier
+    such as `GB/s` or `file_name` gives itself and its parts; an English word gives its stem.
+    """
+    found: list[str] = []
+    for token in _TOKEN.findall(fold(text).replace("_", "-")):
+        if _FIRST_CJK.match(token):
+            found.extend(token)
+            found.extend(token[i : i + 2] for i in range(len(token) - 1))
+            continue
+        parts = [part for part in _PART.split(token) if part]
+        if len(parts) > 1 or parts != [token]:
+            found.append(token)
+        found.extend(stem(part) for part in parts)
+    return found
+
+
+@lru_cache(maxsize=8192)
+def stem(word: str) -> str:
+    """Return a light English stem: plural, -ing and -ed fall away, nothing cleverer."""
+    word = _APOSTROPHE.sub("", word)
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-2] if word.endswith(("sses", "shes", "ches", "xes")) else word[:-1]
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)]
+            if word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def _too_long(chars: int, limit: int) -> str:
+    return f"has {chars} characters; the most allowed is {limit}. Shorten it."
+
+
+def _joined(text: str, at: int) -> bool:
+    """Say whether `text[at - 1]` and `text[at]` belong to one visible character."""
+    before, after = text[at - 1], text[at]
+    if unicodedata.category(after) in ("Mn", "Me", "Mc") or "\u200d" in (before, after):
+        return True
+    if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":
+        return True  # a skin tone, a tag of a flag
+    if _regional(before) and _regional(after):
+        run = at
+        while run and _regional(text[run - 1]):
+            run -= 1
+        return (at - run) % 2 == 1
+    return before == "\r" and after == "\n"
+
+
+def _regional(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
