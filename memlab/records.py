@@ -263,12 +263,25 @@ class Hit:
 
     Attributes:
         score: Higher is better; comparable within one answer only.
-        why: For each ranking the record's `rank` (1 is best) and raw `score`.
+        why: For each ranking the record's `rank` (1 is best) and raw `score`; empty for a
+            preference that no ranking found and that goes into every request.
     """
 
     record: Record
     score: float
     why: Mapping[str, Mapping[str, float]]
+
+    @property
+    def kind(self) -> str:
+        return self.record.kind
+
+    @property
+    def key(self) -> str:
+        return self.record.key
+
+    @property
+    def value(self) -> str:
+        return self.record.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,8 +116,8 @@ _APOSTROPHE = re.compile(r"['’](?:s|m|re|ve|ll|d|t)$")
 def terms(text: str) -> list[str]:
     """Return the words of `text` to be searched, in order, repeats kept.
 
-    A run of Chinese, Japanese or Korean gives its characters and its overlapping pairs; an identifier
-    such as `GB/s` or `file_name` gives itself and its parts; an English word gives its stem.
+    A run of Chinese, Japanese or Korean gives its characters and its overlapping pairs; an
+    identifier such as `GB/s` or `file_name` gives itself and its parts; an English word its stem.
     """
     found: list[str] = []
     for token in _TOKEN.findall(fold(text).replace("_", "-")):

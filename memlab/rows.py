@@ -1,0 +1,441 @@
+"""Records, revisions and proposals as rows: every statement, inside a transaction handed in.
+
+Reading takes a `Database` or a `Transaction`; writing takes a `Transaction`. This is the seam at
+which another engine could stand.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from memlab.approvals import OPEN, change_of, digest
+from memlab.database import Database, Transaction
+from memlab.errors import Conflict, QuotaReached, StoreDamaged, StoreError
+from memlab.records import (
+    KINDS,
+    Applied,
+    Change,
+    Delete,
+    LedgerEntry,
+    Limits,
+    Problem,
+    Proposal,
+    Put,
+    Record,
+    Revision,
+    check_key,
+    check_name,
+)
+from memlab.text import clean, fold
+
+Source = Database | Transaction
+
+_RECORD = "kind, key, value, revision, session, created, updated, last_used, uses, pinned"
+_ONE = f"SELECT {_RECORD} FROM memory WHERE user = ? AND kind = ? AND key = ?"
+_ALL = f"SELECT {_RECORD} FROM memory WHERE user = ? ORDER BY kind, key"
+_ALL_OF_KIND = f"SELECT {_RECORD} FROM memory WHERE user = ? AND kind = ? ORDER BY key"
+_FIND = (
+    f"SELECT {_RECORD} FROM memory WHERE user = ?1 AND (instr(folded, ?2) OR instr(key, ?2))"
+    " ORDER BY updated DESC, kind, key LIMIT ?3"
+)
+_FIND_OF_KIND = _FIND.replace("user = ?1", "user = ?1 AND kind = ?4")
+_PROPOSAL = (
+    "id, action, kind, key, value, expect, base, old_value, reason, session, asked, expires,"
+    " state, decided, how, note, effect"
+)
+
+# Records ----------------------------------------------------------------------------------------
+
+
+def get(file: Source, user: str, kind: str, key: str) -> Record | None:
+    """Return the record, or None where there is none."""
+    found = file.read(_ONE, (user, kind, key))
+    return _record(found[0]) if found else None
+
+
+def every(file: Database, user: str, kind: str | None = None) -> list[Record]:
+    """Return all sound records of a user, by kind and key; damaged ones cause a warning."""
+    if kind is None:
+        return _sound(file, _ALL, (user,))
+    return _sound(file, _ALL_OF_KIND, (user, kind))
+
+
+def find(file: Database, user: str, query: str, limit: int, kind: str | None) -> list[Record]:
+    """Return the records whose folded value, or key, holds the folded `query`; latest first."""
+    if kind is None:
+        return _sound(file, _FIND, (user, query, limit))
+    return _sound(file, _FIND_OF_KIND, (user, query, limit, kind))
+
+
+def last_revision(file: Source, user: str, kind: str, key: str) -> int:
+    """Return the last revision number the record has had, deleted or not; 0: none ever."""
+    args = (user, kind, key)
+    found = file.read("SELECT revision FROM memory WHERE user = ? AND kind = ? AND key = ?", args)
+    if not found:
+        found = file.read(
+            "SELECT last FROM tombstone WHERE user = ? AND kind = ? AND key = ?", args
+        )
+    return int(found[0][0]) if found else 0
+
+
+def write(
+    file: Transaction, user: str, change: Put, session: str, now: int, limits: Limits
+) -> Applied:
+    """Create or replace one record; the same value again changes nothing.
+
+    Raises:
+        Conflict: the record is not at the revision that the change expects.
+        QuotaReached: one record more would be too many.
+    """
+    kind, key, value = change.kind, change.key, change.value
+    row = file.execute(_ONE, (user, kind, key)).fetchone()
+    if change.expect is not None and change.expect != (row[3] if row else 0):
+        raise Conflict(kind, key, change.expect, row[3] if row else 0)
+    if row is None:
+        _check_quota(file, user, limits)
+        revision = last_revision(file, user, kind, key) + 1
+        file.execute(
+            "INSERT INTO memory (user, kind, key, value, folded, revision, session, created,"
+            " updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (user, kind, key, value, fold(value), revision, session, now, now),
+        )
+        if revision > 1:
+            file.execute(
+                "DELETE FROM tombstone WHERE user = ? AND kind = ? AND key = ?", (user, kind, key)
+            )
+        record = Record(kind, key, value, revision, session, now, now, None, 0, False)
+        return Applied(change, record, "created")
+    if row[2] == value:
+        return Applied(change, _record(row), "unchanged")
+    revision, created, last_used, uses, pinned = row[3] + 1, row[5], row[7], row[8], row[9]
+    file.execute(
+        "UPDATE memory SET value = ?, folded = ?, revision = ?, session = ?, updated = ?,"
+        " vector = NULL, vector_of = NULL WHERE user = ? AND kind = ? AND key = ?",
+        (value, fold(value), revision, session, now, user, kind, key),
+    )
+    record = Record(
+        kind, key, value, revision, session, created, now, last_used, uses, bool(pinned)
+    )
+    return Applied(change, record, "replaced")
+
+
+def remove(file: Transaction, user: str, kind: str, key: str, expect: int | None = None) -> bool:
+    """Delete a record with its history and the text of its proposals; say whether it was there.
+
+    What stays is a tombstone without text, so that no revision number is ever used twice.
+    """
+    args = (user, kind, key)
+    found = file.execute(
+        "SELECT revision FROM memory WHERE user = ? AND kind = ? AND key = ?", args
+    ).fetchone()
+    if expect is not None and expect != (found[0] if found else 0):
+        raise Conflict(kind, key, expect, found[0] if found else 0)
+    if not found:
+        return False
+    file.execute("DELETE FROM memory WHERE user = ? AND kind = ? AND key = ?", args)
+    file.execute("DELETE FROM revision WHERE user = ? AND kind = ? AND key = ?", args)
+    file.execute("INSERT OR REPLACE INTO tombstone VALUES (?, ?, ?, ?)", (*args, found[0]))
+    file.execute(
+        "UPDATE proposal SET value = NULL, old_value = NULL, reason = '', note = '',"
+        " decided = coalesce(decided, asked),"
+        " state = CASE WHEN state IN ('pending', 'approved') THEN 'superseded' ELSE state END"
+        " WHERE user = ? AND kind = ? AND key = ?",
+        args,
+    )
+    file.erases = True
+    return True
+
+
+def apply(
+    file: Transaction, user: str, change: Change, session: str, now: int, limits: Limits
+) -> Applied:
+    """Make one change that is allowed, whatever it is."""
+    if isinstance(change, Delete):
+        gone = remove(file, user, change.kind, change.key, change.expect)
+        return Applied(change, None, "deleted" if gone else "unchanged")
+    return write(file, user, change, session, now, limits)
+
+
+def remove_all(file: Transaction, user: str) -> int:
+    """Delete everything about a user, tombstones and ledger too; return how many records went."""
+    count = int(file.read("SELECT count(*) FROM memory WHERE user = ?", (user,))[0][0])
+    for table in ("memory", "revision", "tombstone", "proposal", "usage"):
+        file.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
+    file.erases = True
+    return count
+
+
+def history(file: Source, user: str, kind: str, key: str) -> list[Revision]:
+    """Return all values of a record, oldest first, the current one last."""
+    found = file.read(
+        "SELECT revision, value, session, updated FROM revision"
+        " WHERE user = ?1 AND kind = ?2 AND key = ?3"
+        " UNION ALL SELECT revision, value, session, updated FROM memory"
+        " WHERE user = ?1 AND kind = ?2 AND key = ?3 ORDER BY revision",
+        (user, kind, key),
+    )
+    return [Revision(*row) for row in found]
+
+
+def pin(file: Transaction, user: str, kind: str, key: str, pinned: bool) -> None:
+    """Mark a record to be kept, or no longer; its revision stays."""
+    file.execute(
+        "UPDATE memory SET pinned = ? WHERE user = ? AND kind = ? AND key = ?",
+        (int(pinned), user, kind, key),
+    )
+
+
+def touch(file: Transaction, user: str, names: Iterable[tuple[str, str]], now: int) -> None:
+    """Count one use of each named (kind, key), in one statement."""
+    file.execute(
+        "UPDATE memory SET uses = uses + 1, last_used = max(?1, coalesce(last_used, ?1))"
+        " WHERE user = ?2 AND (kind, key) IN (SELECT json_extract(value, '$[0]'),"
+        " json_extract(value, '$[1]') FROM json_each(?3))",
+        (now, user, json.dumps(sorted(set(names)))),
+    )
+
+
+# Proposals --------------------------------------------------------------------------------------
+
+
+def proposal(file: Source, user: str, id: str) -> Proposal | None:
+    """Return a user's proposal by its id, or None."""
+    found = file.read(f"SELECT {_PROPOSAL} FROM proposal WHERE user = ? AND id = ?", (user, id))
+    return _proposal(found[0]) if found else None
+
+
+def proposals_for(file: Source, user: str, change: Change) -> list[Proposal]:
+    """Return the proposals of exactly this change, whatever revision they expect, newest first."""
+    found = file.read(
+        f"SELECT {_PROPOSAL} FROM proposal WHERE user = ? AND digest = ? ORDER BY seq DESC",
+        (user, digest(change)),
+    )
+    return [_proposal(row) for row in found]
+
+
+def open_proposals(file: Source, user: str, state: str) -> list[Proposal]:
+    """Return a user's proposals in one of the open states, oldest first."""
+    found = file.read(
+        f"SELECT {_PROPOSAL} FROM proposal WHERE user = ? AND state = ? ORDER BY seq", (user, state)
+    )
+    return [_proposal(row) for row in found]
+
+
+def add_proposal(
+    file: Transaction, user: str, new: Proposal, new_id: Callable[[], str], limits: Limits
+) -> Proposal:
+    """Store a new proposal under an id that is still free.
+
+    Raises:
+        QuotaReached: as many as are allowed are waiting already.
+    """
+    assert new.change is not None
+    if new.state == "pending":
+        waiting = file.read(
+            "SELECT count(*) FROM proposal WHERE user = ? AND state = 'pending'", (user,)
+        )[0][0]
+        if waiting >= limits.pending_proposals:
+            raise QuotaReached(
+                "pending_proposals",
+                limits.pending_proposals,
+                f"{waiting} changes wait for a decision already, the most allowed. "
+                "Nothing was written. Approve or reject some first.",
+            )
+    value = new.change.value if isinstance(new.change, Put) else None
+    for _ in range(10_000):  # a second process may count its ids from the start again
+        id = check_name(new_id(), "id")
+        with_id = (
+            user,
+            id,
+            *(new.action, new.kind, new.key, value, new.change.expect),
+            *(new.base, new.old_value, digest(new.change), new.reason, new.session),
+            *(new.asked, new.expires, new.state, new.decided, new.how, new.note, new.effect),
+        )
+        done = file.execute(
+            "INSERT OR IGNORE INTO proposal (user, id, action, kind, key, value, expect, base,"
+            " old_value, digest, reason, session, asked, expires, state, decided, how, note,"
+            f" effect) VALUES ({', '.join('?' * 19)})",
+            with_id,
+        )
+        if done.rowcount == 1:
+            break
+    else:
+        raise StoreError("No free id was found for the proposal. Pass another new_id.")
+    stored = proposal(file, user, id)
+    assert stored is not None
+    return stored
+
+
+def save_proposal(file: Transaction, user: str, changed: Proposal, limits: Limits) -> Proposal:
+    """Write back a proposal's state, with the text it still has."""
+    value = changed.change.value if isinstance(changed.change, Put) else None
+    expect = changed.change.expect if changed.change is not None else None
+    file.execute(
+        "UPDATE proposal SET value = ?, expect = ?, old_value = ?, reason = ?, expires = ?,"
+        " state = ?, decided = ?, how = ?, note = ?, effect = ? WHERE user = ? AND id = ?",
+        (
+            *(value, expect, changed.old_value, changed.reason, changed.expires),
+            *(changed.state, changed.decided, changed.how, changed.note, changed.effect),
+            *(user, changed.id),
+        ),
+    )
+    if changed.change is None:
+        file.erases = True
+    if changed.state not in OPEN:
+        _trim_ledger(file, user, limits.ledger_entries)
+    return changed
+
+
+def expire(file: Transaction, user: str, now: int) -> None:
+    """Put aside what has waited too long, and erase its text."""
+    done = file.execute(
+        "UPDATE proposal SET state = 'expired', decided = expires, value = NULL, old_value = NULL,"
+        " reason = '' WHERE user = ? AND state IN ('pending', 'approved') AND expires <= ?",
+        (user, now),
+    )
+    if done.rowcount:
+        file.erases = True
+
+
+def ledger(file: Source, user: str, now: int, limit: int) -> list[LedgerEntry]:
+    """Return the last `limit` decisions, oldest first; what waited too long counts as expired."""
+    found = file.read(
+        "SELECT * FROM (SELECT seq, id, action, kind, key, session, asked,"
+        " CASE WHEN state IN ('pending', 'approved') AND expires <= ?2 THEN 'expired'"
+        " ELSE state END AS now_state, coalesce(decided, expires), how, note, effect"
+        " FROM proposal WHERE user = ?1 AND (state <> 'pending' OR expires <= ?2)"
+        " ORDER BY seq DESC LIMIT ?3) ORDER BY seq",
+        (user, now, limit),
+    )
+    return [LedgerEntry(*row[1:]) for row in found]
+
+
+# The whole store --------------------------------------------------------------------------------
+
+
+def users(file: Source) -> list[str]:
+    """Return the names of all users about whom anything is stored."""
+    found = file.read(
+        "SELECT user FROM usage WHERE user <> '' AND records > 0"
+        " UNION SELECT user FROM proposal UNION SELECT user FROM tombstone ORDER BY 1"
+    )
+    return [row[0] for row in found]
+
+
+def counts(file: Source, user: str | None = None) -> dict[str, int]:
+    """Return how many records there are by kind, of one user or of all; kinds without any too."""
+    where, args = ("", ()) if user is None else (" WHERE user = ?", (user,))
+    found = dict(file.read(f"SELECT kind, count(*) FROM memory{where} GROUP BY kind", args))
+    return {kind: found.get(kind, 0) for kind in KINDS}
+
+
+def problems(file: Database) -> Iterator[Problem]:
+    """Yield everything that is not as memlab writes it, each with what to do."""
+    for text in file.damage():
+        yield Problem(f"SQLite's own check says: {text}")
+    found = file.read_damaged(
+        f"SELECT user, folded, {_RECORD} FROM memory ORDER BY user, kind, key"
+    )
+    for user, folded, *row in found:
+        try:
+            value = _record(tuple(row)).value
+            check_name(user, "user")
+            check_key(row[1])
+            clean(value, "value")
+            if fold(value) != folded:
+                raise StoreDamaged("what is searched is not what is stored")
+        except (StoreDamaged, ValueError) as error:
+            detail = error.detail if isinstance(error, StoreDamaged) else error
+            yield Problem(f"a damaged record: {detail}", user, row[0], row[1])
+    for user, there, counted in file.read_damaged(
+        "SELECT u.user, (SELECT count(*) FROM memory m WHERE u.user IN (m.user, '')), u.records"
+        " FROM usage u"
+    ):
+        if there != counted:
+            yield Problem(f"{counted} records are counted, {there} are there", user or None)
+    for user, kind, key in file.read_damaged(
+        "SELECT DISTINCT r.user, r.kind, r.key FROM revision r LEFT JOIN memory m"
+        " USING (user, kind, key) WHERE m.user IS NULL OR r.revision >= m.revision"
+    ):
+        yield Problem("history that fits no record", user, kind, key)
+    for user, id, stored, *row in file.read_damaged(
+        "SELECT user, id, digest, action, kind, key, value, expect FROM proposal"
+        " WHERE state IN ('pending', 'approved')"
+    ):
+        try:
+            sound = digest(change_of(*row)) == stored
+        except (ValueError, UnicodeError):
+            sound = False
+        if not sound:
+            yield Problem(f"proposal {id} is not what was asked for", user, row[1], row[2])
+
+
+# Inside -----------------------------------------------------------------------------------------
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    kind, key, value, revision, session, created, updated, last_used, uses, pinned = row
+    if type(value) is not str or type(revision) is not int or kind not in KINDS:
+        raise _damaged(kind, key, "its row holds what memlab never writes")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise _damaged(kind, key, "its text is no UTF-8")
+    return Record(
+        kind, key, value, revision, session, created, updated, last_used, uses, bool(pinned)
+    )
+
+
+def _damaged(kind: object, key: object, detail: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"{kind}/{key}: {detail}", "The other records can be read. Delete it, or undo the damage."
+    )
+
+
+def _sound(file: Database, sql: str, args: tuple[Any, ...]) -> list[Record]:
+    try:
+        return [_record(row) for row in file.read(sql, args)]
+    except StoreDamaged:
+        records = []
+        for row in file.read_damaged(sql, args):
+            try:
+                records.append(_record(row))
+            except StoreDamaged as error:
+                warnings.warn(f"Left out: {error.detail}. store.verify() lists all.", stacklevel=4)
+        return records
+
+
+def _proposal(row: tuple[Any, ...]) -> Proposal:
+    id, action, kind, key, value, expect, *rest = row
+    erased = action == "put" and value is None
+    finished = rest[6] not in ("used", *OPEN)
+    change = None if erased or finished else change_of(action, kind, key, value, expect)
+    return Proposal(id, action, kind, key, change, *rest)
+
+
+def _check_quota(file: Transaction, user: str, limits: Limits) -> None:
+    found = dict(file.read("SELECT user, records FROM usage WHERE user IN (?, '')", (user,)))
+    if found.get(user, 0) >= limits.records_per_user:
+        raise QuotaReached(
+            "records_per_user",
+            limits.records_per_user,
+            f"{user!r} already has {found[user]} memories, the most allowed. "
+            "Nothing was written. Update an existing key, or delete one first.",
+        )
+    if found.get("", 0) >= limits.records_total:
+        raise QuotaReached(
+            "records_total",
+            limits.records_total,
+            f"The store already holds {limits.records_total} memories of all users, the most "
+            "allowed. Nothing was written. Delete one first, or raise records_total.",
+        )
+
+
+def _trim_ledger(file: Transaction, user: str, keep: int) -> None:
+    """Drop the oldest finished proposals; a rejection is kept, for it must hold."""
+    file.execute(
+        "DELETE FROM proposal WHERE seq IN (SELECT seq FROM proposal WHERE user = ? AND state IN"
+        " ('used', 'expired', 'revoked', 'superseded') ORDER BY seq DESC LIMIT -1 OFFSET ?)",
+        (user, keep),
+    )
