@@ -540,6 +540,11 @@ class LentMemory(_Reading):
         return approvals.answer(known, last) or _ask(file, scope, change, reason, "pending")
 
 
+def folder_of(memory: UserMemory | LentMemory) -> Path:
+    """Return the folder of a memory's store, which no tool may write into."""
+    return memory._scope.database.path.parent
+
+
 # Inside -----------------------------------------------------------------------------------------
 
 
