@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memlab import panels, views
+    import memlab.panels as panels
+    import memlab.views as views
     from memlab.agent import Answer, MemoryAgent
     from memlab.budget import fit
     from memlab.errors import (
@@ -75,7 +76,57 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted([*_MODULE, "panels", "views"])  # noqa: PLE0605 - a test says it is a sorted list
+__all__ = [
+    "Answer",
+    "Applied",
+    "Approvals",
+    "Conflict",
+    "Delete",
+    "Hit",
+    "InvalidInput",
+    "KINDS",
+    "LedgerEntry",
+    "LentMemory",
+    "Limits",
+    "LiveModel",
+    "MemlabError",
+    "MemoryAgent",
+    "MemoryStore",
+    "ModelError",
+    "NotApproved",
+    "Outcome",
+    "OverBudget",
+    "Policy",
+    "Problem",
+    "Proposal",
+    "Put",
+    "QuotaReached",
+    "Record",
+    "Request",
+    "Revision",
+    "RuleModel",
+    "ScriptedModel",
+    "StoreBusy",
+    "StoreDamaged",
+    "StoreError",
+    "StoreForeign",
+    "StoreMissing",
+    "StoreTooNew",
+    "Tool",
+    "Turn",
+    "UserMemory",
+    "bm25",
+    "call",
+    "canonical",
+    "cosine",
+    "fit",
+    "measure",
+    "panels",
+    "retention",
+    "say",
+    "terms",
+    "views",
+]
 
 
 def __getattr__(name: str) -> Any:

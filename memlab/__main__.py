@@ -1,0 +1,7 @@
+"""`python -m memlab` is the command line."""
+
+import sys
+
+from memlab.cli import main
+
+sys.exit(main())
