@@ -270,8 +270,13 @@ def _chat(given: Any) -> int:
     changes = [Put(*each) for each in given.approve] + [
         Delete(*each) for each in given.approve_delete
     ]
-    model: Model = LiveModel.from_env() if given.live else RuleModel()
-    if not given.live:
+    model: Model = RuleModel()
+    if given.live:
+        try:
+            model = LiveModel.from_env()
+        except ModelError as error:  # nothing was begun: refused, not left half done
+            return _say(f"memlab: {error}", REFUSED)
+    else:
         _say(f"memlab: the model is a {STAND_IN}. Use --live for a real one.", DONE)
     with _opened(given, create=True, read_only=False) as store:
         alice = store.for_user(given.user, given.session)

@@ -136,7 +136,7 @@ class StoreMissing(StoreError):
     def __init__(self) -> None:
         super().__init__(
             "There is no memory store in that folder, and reading never makes one. "
-            "Check the folder, or open it with create=True."
+            "Check the folder. In code create=True makes a store; on the command line a first put."
         )
 
 
