@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from memlab import retrieval
-from memlab.budget import fit
+from memlab import approvals, retrieval
+from memlab.budget import fit, room, squeeze, tell
 from memlab.errors import InvalidInput, MemlabError, ModelError
 from memlab.models import Model
 from memlab.records import Applied, Hit, Limits, Proposal, Record, Turn
@@ -32,6 +34,7 @@ class Sent:
         by_part: The same by part; the sum is `chars`.
         limit: The most it was allowed to have.
         dropped: How many items of each part were left out.
+        messages: A copy of what the model was handed.
     """
 
     chars: int
@@ -56,7 +59,7 @@ class Step:
 
     Attributes:
         reply: None when the time ran out before it came.
-        results: What the model was told, each with `ok`.
+        results: What the model is told of each call, with `ok`.
     """
 
     request: Sent
@@ -120,14 +123,15 @@ class MemoryAgent:
         self._memory = lent
         folder = Path(workspace) if workspace is not None else None
         self._tools: Toolbox = toolbox(lent, self.limits, folder, folder_of(lent), tools)
-        self._history: list[tuple[Turn, frozenset[Name]]] = []
+        self._history: list[Turn] = []
+        self._stored: dict[Name, int] = {}  # what was stored when we last looked, by revision
         self._asked: dict[str, None] = {}  # proposals whose outcome the model does not know yet
         self._busy = False
 
     @property
     def history(self) -> tuple[Turn, ...]:
         """The completed turns that the next request will hold, oldest first."""
-        return tuple(turn for turn, _ in self._history)
+        return tuple(self._history)
 
     async def ask(self, task: str) -> Answer:
         """Answer `task` and return what happened, whole.
@@ -148,84 +152,102 @@ class MemoryAgent:
 
     async def _answer(self, task: str) -> Answer:
         limits, memory = self.limits, self._memory
-        hits = memory.recall(task, limit=1000)
+        self._forget_what_is_gone()
         chosen = retrieval.choose(
-            hits, memory.list("preference"), limits.context_chars, limits.context_preferences
+            memory.recall(task[: memory.limits.task_chars], limit=1000),
+            memory.list("preference"),
+            limits.context_chars,
+            limits.context_preferences,
         )
-        decisions = self._decisions()
-        self._forget_what_is_gone(decisions)
         request = Request(
             task,
             memories=[hit.record for hit in chosen],
-            turns=self.history,
-            decisions=decisions,
+            turns=self._history,
             tools=self._tools.descriptions(),
-            approved=memory.approved(),
         )
         turn = _Turn()
         problems: list[str] = []
+        complete = False
         try:
             text, status = await self._loop(request, turn)
-        finally:
-            if turn.steps:
-                for decision in decisions:
-                    self._asked.pop(decision.id, None)
-            self._asked.update(dict.fromkeys(turn.proposed))
+            complete = status == COMPLETE
+        finally:  # also where the turn failed or was cancelled: what was done is done
+            for id in turn.told:
+                self._asked.pop(id, None)
+            if self._forget_what_is_gone() or turn.deleted:
+                self._history.clear()
+                complete = False
             try:
                 memory.touch(turn.sent.values())
             except MemlabError as error:  # a count that is lost must not cost the answer
                 problems.append(f"uses were not counted: {error}")
-        writes = tuple(applied for applied in turn.applied if applied.effect != "unchanged")
-        self._remember_turn(task, text, status, turn, writes)
+        if complete:
+            self._remember(Turn(cut(task, limits.turn_chars), cut(text, limits.turn_chars)))
         waiting = (memory.proposal(id) for id in turn.proposed)
         return Answer(
             text,
             status,
             tuple(chosen),
             tuple(turn.steps),
-            writes,
+            tuple(applied for applied in turn.applied if applied.effect != "unchanged"),
             tuple(proposal for proposal in waiting if proposal and proposal.state == "pending"),
             tuple(problems),
         )
 
     async def _loop(self, request: Request, turn: _Turn) -> tuple[str, str]:
         """Call the model and its tools until there is an answer; return text and status."""
-        limits = self.limits
+        limits, now = self.limits, asyncio.get_running_loop().time
         seconds, text = limits.model_seconds, ""
+        request = self._as_it_stands(request)
         while len(turn.steps) < limits.model_calls:
+            if seconds <= 0:
+                return text, "time_limit"
             fitted = fit(request, limits.request_chars)
-            messages, tools = fitted.messages(), self._tools.descriptions()
-            sent = _sent(fitted, messages, limits.request_chars)
+            sent = _sent(fitted, limits.request_chars)
             turn.note_sent(fitted)
-            started = asyncio.get_running_loop().time()
+            started = now()
             try:
-                async with asyncio.timeout(max(seconds, 0)) as timer:
-                    reply = await self.model.complete(messages, tools)
+                async with asyncio.timeout(seconds) as timer:
+                    tools = [copy.deepcopy(dict(tool)) for tool in fitted.tools]
+                    reply = await self.model.complete(fitted.messages(), tools)
             except TimeoutError:
                 if not timer.expired():
                     raise
                 turn.steps.append(Step(sent, None))
                 return text, "time_limit"
-            seconds -= asyncio.get_running_loop().time() - started
+            seconds -= now() - started
             message, calls = read_reply(reply, taken=turn.ids)
             text = message["content"] or ""
+            turn.told.update(decision.id for decision in fitted.decisions)
             if not calls:
                 turn.steps.append(Step(sent, message))
                 return text, COMPLETE
             results = [await self._run(call, turn) for call in calls]
-            turn.steps.append(
-                Step(sent, message, tuple(calls), tuple(result.data for result in results))
-            )
+            request = self._as_it_stands(request)
             exchange = _exchange(message, calls, results)
-            turn.found.append((exchange, [r for result in results for r in result.records]))
-            request = replace(
-                request,
-                exchanges=(*request.exchanges, exchange),
-                approved=self._memory.approved(),
+            told = squeeze(exchange, room(request, limits.request_chars))
+            turn.found.append((told, _records(told, exchange, results)))
+            turn.steps.append(
+                Step(
+                    sent,
+                    message,
+                    tuple(calls),
+                    tuple(json.loads(answer["content"]) for answer in told.results),
+                )
             )
+            request = replace(request, exchanges=(*request.exchanges, told))
             if turn.calls > limits.tool_calls:
                 return text, "tool_call_limit"
         return text, "model_call_limit"
+
+    def _as_it_stands(self, request: Request) -> Request:
+        """Return the request with its records as stored now, and what the user has decided."""
+        stored = {(record.kind, record.key): record for record in self._memory.list()}
+        names = [(record.kind, record.key) for record in request.memories]
+        request = replace(request, memories=[stored[name] for name in names if name in stored])
+        found = (self._memory.proposal(id) for id in self._asked)
+        decisions = [p for p in found if p is not None and p.state not in approvals.OPEN]
+        return tell(request, self._memory.approved(), decisions, self.limits.request_chars)
 
     async def _run(self, call: Call, turn: _Turn) -> Result:
         turn.calls += 1
@@ -237,39 +259,37 @@ class MemoryAgent:
             turn.applied.append(result.applied)
         if result.proposal is not None:
             turn.proposed[result.proposal.id] = None
+            if result.proposal.state == "pending":
+                self._asked[result.proposal.id] = None
         return result
 
     # History ------------------------------------------------------------------------------------
 
-    def _decisions(self) -> list[Proposal]:
-        found = (self._memory.proposal(id) for id in self._asked)
-        return [p for p in found if p is not None and p.state not in ("pending", "approved")]
-
-    def _forget_what_is_gone(self, decisions: list[Proposal]) -> None:
-        """Clear the history when anything it may tell of has been deleted, by whomever."""
-        deleted = any(d.action == "delete" and d.state == "used" for d in decisions)
-        names = {name for _, known in self._history for name in known}
-        if deleted or any(self._memory.get(*name) is None for name in sorted(names)):
+    def _forget_what_is_gone(self) -> bool:
+        """Clear the history where anything it may tell of was deleted, by whomever; say so."""
+        memory, before = self._memory, self._stored
+        self._stored = {(r.kind, r.key): r.revision for r in memory.list()}
+        gone = any(
+            self._stored.get(name) != revision
+            and all(kept.revision != revision for kept in memory.history(*name))
+            for name, revision in before.items()
+        )
+        for id in list(self._asked):
+            asked = memory.proposal(id)
+            if asked is None:  # everything about the user was forgotten
+                del self._asked[id]
+                gone = True
+            elif asked.effect == "deleted" or (asked.state == "used" and asked.change is None):
+                gone = True  # deleted by an approval; or stored by one, then deleted, text and all
+        if gone:
             self._history.clear()
-        if self._history:
-            last, known = self._history[-1]
-            stored = {(d.kind, d.key) for d in decisions if d.state == "used"}
-            self._history[-1] = (last, known | stored)
+        return gone
 
-    def _remember_turn(
-        self, task: str, text: str, status: str, turn: _Turn, writes: tuple[Applied, ...]
-    ) -> None:
-        if any(applied.effect == "deleted" for applied in writes):
-            self._history.clear()
-            return
-        if status != COMPLETE:
-            return
+    def _remember(self, turn: Turn) -> None:
         limits = self.limits
-        short = Turn(cut(task, limits.turn_chars), cut(text, limits.turn_chars))
-        written = {(applied.change.kind, applied.change.key) for applied in writes}
-        self._history.append((short, frozenset(written | set(turn.sent))))
+        self._history.append(turn)
         while len(self._history) > limits.history_turns or (
-            sum(len(t.task) + len(t.answer) for t, _ in self._history) > limits.history_chars
+            sum(len(each.task) + len(each.answer) for each in self._history) > limits.history_chars
         ):
             del self._history[0]
 
@@ -283,8 +303,13 @@ class _Turn:
         self.proposed: dict[str, None] = {}
         self.sent: dict[Name, Record] = {}
         self.found: list[tuple[Exchange, list[Record]]] = []
+        self.told: set[str] = set()
         self.ids: set[str] = set()
         self.calls = 0
+
+    @property
+    def deleted(self) -> bool:
+        return any(applied.effect == "deleted" for applied in self.applied)
 
     def note_sent(self, fitted: Request) -> None:
         """Keep which records a model really gets to see: in the request, or in a result."""
@@ -316,8 +341,8 @@ def read_reply(reply: object, taken: set[str]) -> tuple[dict[str, Any], list[Cal
         function = each.get("function")
         function = function if isinstance(function, Mapping) else {}
         id = each.get("id")
-        if not isinstance(id, str) or not id.isprintable() or not id or id in taken:
-            id = next(new for n in range(1, 10**9) if (new := f"call_{n}") not in taken)
+        if not isinstance(id, str) or not 0 < len(id) <= 128 or not id.isprintable() or id in taken:
+            id = next(new for n in count(len(taken) + 1) if (new := f"call_{n}") not in taken)
         taken.add(id)
         calls.append(Call(id, str(function.get("name")), _text(function.get("arguments"))))
     message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
@@ -344,8 +369,6 @@ def _echoed(call: Call) -> dict[str, Any]:
         arguments.encode()
     except (ValueError, RecursionError):
         arguments = "{}"
-    if len(arguments) > 20_000:
-        arguments = "{}"
     name = "".join(c for c in call.name[:64] if c.isascii() and (c.isalnum() or c in "_-"))
     return {
         "id": call.id,
@@ -362,6 +385,17 @@ def _exchange(message: dict[str, Any], calls: list[Call], results: list[Result])
     return Exchange(message, tuple(answers))
 
 
-def _sent(fitted: Request, messages: list[dict[str, Any]], limit: int) -> Sent:
-    by_part = sizes(fitted).by_part()
-    return Sent(sum(by_part.values()), by_part, limit, fitted.dropped.to_dict(), tuple(messages))
+def _records(told: Exchange, whole: Exchange, results: list[Result]) -> list[Record]:
+    """Return the records that the model gets to see in the results it is told."""
+    return [
+        record
+        for seen, answer, result in zip(told.results, whole.results, results, strict=True)
+        if seen["content"] == answer["content"]
+        for record in result.records
+    ]
+
+
+def _sent(fitted: Request, limit: int) -> Sent:
+    size = sizes(fitted)
+    messages = tuple(fitted.messages())
+    return Sent(size.chars, size.by_part(), limit, fitted.dropped.to_dict(), messages)

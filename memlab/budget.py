@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from memlab.errors import OverBudget
-from memlab.records import Record, check_count
-from memlab.request import Dropped, Request, sizes
+from memlab.records import Proposal, Record, check_count
+from memlab.request import Dropped, Exchange, Request, sizes
+from memlab.text import canonical
 
 
 def fit(request: Request, limit: int) -> Request:
@@ -25,31 +27,106 @@ def fit(request: Request, limit: int) -> Request:
     """
     check_count(limit, "limit")
     size = sizes(request)
-    chars = sum(size.by_part().values())
+    chars = size.chars
     if chars <= limit:
         return request
-    parts = {"history": size.history, "memories": size.memories, "exchanges": size.exchanges}
-    left = {name: len(items) for name, items in parts.items()}
-    count = request.dropped.to_dict()
-    out: set[tuple[str, int]] = set()
+    items = {"history": size.history, "memories": size.memories, "exchanges": size.exchanges}
+    gone: dict[str, set[int]] = {name: set() for name in items}
+    before = request.dropped.to_dict()
     for name, index in _droppable(request):
-        out.add((name, index))
-        left[name] -= 1
-        comma = 1 if name != "exchanges" and left[name] else 0  # exchanges count their own
-        longer = len(str(count[name] + 1)) - len(str(count[name]))
-        count[name] += 1
-        chars += longer - parts[name][index] - comma
+        count = before[name] + len(gone[name])
+        gone[name].add(index)
+        chars -= items[name][index]
+        if name != "exchanges" and len(gone[name]) < len(items[name]):
+            chars -= len(",")  # an exchange is counted with its own
+        chars += len(str(count + 1)) - len(str(count))
         if chars <= limit:
-            return replace(
-                request,
-                turns=[t for i, t in enumerate(request.turns) if ("history", i) not in out],
-                memories=[m for i, m in enumerate(request.memories) if ("memories", i) not in out],
-                exchanges=[
-                    e for i, e in enumerate(request.exchanges) if ("exchanges", i) not in out
-                ],
-                dropped=Dropped(**count),
-            )
+            return _without(request, gone)
     raise OverBudget(chars, limit)
+
+
+def room(request: Request, limit: int) -> int:
+    """Return how many characters one more exchange may take, once all that may go has gone."""
+    every = {
+        "history": set(range(len(request.turns))),
+        "memories": set(range(len(request.memories))),
+        "exchanges": set(range(len(request.exchanges))),
+    }
+    return limit - sizes(_without(request, every)).chars
+
+
+def tell(
+    request: Request, approved: Sequence[Proposal], decisions: Sequence[Proposal], limit: int
+) -> Request:
+    """Return `request` with these in it, whole, the first that fit into their share.
+
+    They are never dropped later, and a person may approve any number of changes. So approved
+    ones take at most half of what the task and the tools leave, decisions a quarter: there is
+    always room for an exchange, and what is left out has its turn when the others are done.
+    """
+    free = room(replace(request, approved=(), decisions=()), limit)
+    size = sizes(Request("-", approved=approved, decisions=decisions))
+    return replace(
+        request,
+        approved=_first(approved, size.approved, free // 2),
+        decisions=_first(decisions, size.decisions, free // 4),
+    )
+
+
+def squeeze(exchange: Exchange, chars: int) -> Exchange:
+    """Return the newest exchange in at most `chars`, without its largest pieces, largest first.
+
+    A piece is what one call gave, the arguments of one call, or the words beside the calls. A
+    model is told which results it does not see. Every call keeps its answer, so where that is
+    still too large, `fit` refuses it.
+    """
+    over = exchange.chars - chars
+    if over <= 0:
+        return exchange
+    message, *results = exchange.messages()
+    pieces = [
+        (message, "content", None),
+        *((call["function"], "arguments", "{}") for call in message["tool_calls"]),
+        *((result, "content", _left_out(result["content"])) for result in results),
+    ]
+    saved = [len(canonical(holder[name])) - len(canonical(short)) for holder, name, short in pieces]
+    for saving, at in sorted(zip(saved, range(len(pieces)), strict=True), reverse=True):
+        if over <= 0 or saving <= 0:
+            break
+        holder, name, short = pieces[at]
+        holder[name] = short
+        over -= saving
+    return Exchange(message, tuple(results))
+
+
+def _left_out(content: str) -> str:
+    """Return what a model is told in place of a result: what was done stays done."""
+    told = json.loads(content)
+    short = {name: told[name] for name in ("effect", "proposal", "state") if name in told}
+    why = f"the result has {len(content)} characters, too many for this request. Ask for less."
+    if "effect" in short:
+        return canonical({"ok": told["ok"], "left_out": why, **short})
+    return canonical({"ok": False, "error": why, **short})
+
+
+def _first(items: Sequence[Proposal], chars: Sequence[int], most: int) -> list[Proposal]:
+    kept = []
+    for item, size in zip(items, chars, strict=True):
+        if size + len(",") <= most:
+            kept.append(item)
+            most -= size + len(",")
+    return kept
+
+
+def _without(request: Request, gone: dict[str, set[int]]) -> Request:
+    count = {name: n + len(gone[name]) for name, n in request.dropped.to_dict().items()}
+    return replace(
+        request,
+        turns=[each for i, each in enumerate(request.turns) if i not in gone["history"]],
+        memories=[each for i, each in enumerate(request.memories) if i not in gone["memories"]],
+        exchanges=[each for i, each in enumerate(request.exchanges) if i not in gone["exchanges"]],
+        dropped=Dropped(**count),
+    )
 
 
 def _droppable(request: Request) -> Iterator[tuple[str, int]]:

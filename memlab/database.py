@@ -9,7 +9,9 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,6 +33,7 @@ FILE = "memory.sqlite3"
 VERSION = 2
 APPLICATION_ID = 0x6D656D6C  # "meml", so that another program's file is never taken for ours
 ERASE_UP_TO = 64 * 1024 * 1024  # bytes: a larger file is rewritten by compact() alone
+ERASE_ROOM = 64  # pages above the cap, so that in a full file something can still be deleted
 
 _KIND_LIST = ", ".join(f"'{kind}'" for kind in KINDS)
 
@@ -84,7 +87,7 @@ CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
     ON CONFLICT (user) DO UPDATE SET records = records + 1;
 END;
 CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
-  UPDATE usage SET records = records - 1 WHERE user IN (OLD.user, '');
+  UPDATE usage SET records = max(records - 1, 0) WHERE user IN (OLD.user, '');
 END;
 CREATE TRIGGER memory_replaced AFTER UPDATE OF value ON memory
 WHEN OLD.revision <> NEW.revision BEGIN
@@ -95,6 +98,7 @@ END;
 
 _TABLES = frozenset(("memory", "revision", "tombstone", "proposal", "usage", "meta"))
 _OLD_COLUMNS = ["user_id", "kind", "memory_key", "value", "source_session", "revision"]
+_OLD_ROWS = f"SELECT {', '.join(_OLD_COLUMNS)} FROM memory ORDER BY user_id, kind, memory_key"
 _OLD_KINDS = {
     "user_pref": "preference",
     "project_info": "project",
@@ -102,9 +106,6 @@ _OLD_KINDS = {
     "general": "note",
 }
 _MAGIC = b"SQLite format 3\0"
-
-# Connections that a forked child inherited: closing one there could harm the parent's file.
-_inherited: list[sqlite3.Connection] = []
 
 
 class Database:
@@ -121,21 +122,23 @@ class Database:
         self.journal = ""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._pid = os.getpid()
-        self._log_due = False  # the file is rewritten, the log could not be emptied yet
+        self._closed = False
+        self._rewritten: int | None = None  # the mark up to which all is erased but in the log
         try:
-            version = _inspect(path)
-            self._connection = self._connect()
+            version = _inspect(path, self._wait_ms / 1000)
             if version < VERSION:
                 self._migrate(clock)
+            self._live()
             if not read_only and self.erase_pending:
                 self.erase()
         except BaseException as error:
             if self._connection is not None:
                 self._connection.close()
+                self._connection = None
             if isinstance(error, sqlite3.Error):
                 raise self._meaning(error) from error
             raise
+        _open.add(self)
 
     @classmethod
     def open(
@@ -165,6 +168,7 @@ class Database:
     def read_damaged(self, sql: str, args: Sequence[Any] = ()) -> list[Any]:
         """Return all rows, with bytes that are no UTF-8 shown as lone surrogates."""
         with self._lock:
+            self.read("SELECT 1")  # a connection of this process
             connection = self._live()
             connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
             try:
@@ -179,10 +183,10 @@ class Database:
     def close(self) -> None:
         """Close the file; what is left to erase is erased first. Closing twice does no harm."""
         with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is None or self._pid != os.getpid():
+            self._closed = True
+            connection = self._connection
+            if connection is None:
                 return
-            self._connection = connection
             try:
                 if not self.read_only and self.erase_pending:
                     self.erase()
@@ -197,7 +201,7 @@ class Database:
     @property
     def erase_pending(self) -> bool:
         """Whether deleted text may still stand in a file of the folder."""
-        return bool(self.read("SELECT value FROM meta WHERE name = 'erase_pending'"))
+        return self._mark() is not None
 
     def erase(self, whatever_size: bool = False) -> bool:
         """Rewrite the file without what was deleted, empty the log; say whether that was done.
@@ -205,29 +209,38 @@ class Database:
         VACUUM is needed: `secure_delete` leaves copies behind where pages were rebalanced.
         """
         with self._lock:
-            connection = self._live()
             try:
-                if not whatever_size and self.bytes > ERASE_UP_TO:
+                connection, mark = self._live(), self._mark()
+                if mark is None and not whatever_size:
+                    self._rewritten = None  # another process was quicker
+                    return True
+                done = mark is not None and mark == self._rewritten
+                if not done and not whatever_size and self.bytes > ERASE_UP_TO:
                     return False
-                connection.execute("PRAGMA busy_timeout = 100")
-                connection.execute("VACUUM")
-                self._log_due = True
-                return self._empty_log(connection)
+                # Whoever deletes can wait a little, but not each writer after that.
+                connection.execute(f"PRAGMA busy_timeout = {0 if done else 100}")
+                try:
+                    if not done:
+                        connection.execute("VACUUM")
+                        self._rewritten = mark
+                    if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                        return False  # another reader still needs the log
+                    connection.execute(
+                        "DELETE FROM meta WHERE name = 'erase_pending' AND value = ?", (mark,)
+                    )
+                    self._rewritten = None
+                    return True
+                finally:
+                    connection.execute(f"PRAGMA busy_timeout = {self._wait_ms}")
             except sqlite3.Error as error:
                 if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL):
                     return False  # the mark stays, the next chance is taken
                 raise self._meaning(error) from error
-            finally:
-                connection.execute(f"PRAGMA busy_timeout = {self._wait_ms}")
 
-    def _empty_log(self, connection: sqlite3.Connection) -> bool:
-        if self.journal == "wal":
-            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            if busy:
-                return False  # another reader still needs the log
-        connection.execute("DELETE FROM meta WHERE name = 'erase_pending'")
-        self._log_due = False
-        return True
+    def _mark(self) -> int | None:
+        """Return the number that the last deletion left, until its text is erased for real."""
+        found = self.read("SELECT value FROM meta WHERE name = 'erase_pending'")
+        return int(found[0][0]) if found else None
 
     # Facts --------------------------------------------------------------------------------------
 
@@ -246,22 +259,21 @@ class Database:
 
     @property
     def _wait_ms(self) -> int:
-        return int(self.limits.lock_timeout_s * 1000)
+        return min(int(self.limits.lock_timeout_s * 1000), 2**31 - 1)
 
     def _live(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise StoreError("The store is closed. Open it again.")
-        if self._pid != os.getpid():  # after a fork the child needs a connection of its own
-            _inherited.append(self._connection)
-            self._pid = os.getpid()
+            if self._closed:
+                raise StoreError("The store is closed. Open it again.")
             self._connection = self._connect()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
         try:
             return self._configured("ro" if self.read_only else "rw")
-        except sqlite3.OperationalError:
-            if not self.read_only or _holds_something(f"{self.path}-wal"):
+        except sqlite3.OperationalError as error:
+            refused = _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+            if not (self.read_only and refused) or _holds_something(f"{self.path}-wal"):
                 raise
             # A folder that cannot be written: with no log beside it, the file alone is the truth.
             return self._configured("ro&immutable=1")
@@ -270,7 +282,7 @@ class Database:
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
             uri=True,
-            timeout=self.limits.lock_timeout_s,
+            timeout=self._wait_ms / 1000,
             isolation_level=None,  # transactions are ours to begin
             check_same_thread=False,  # the lock lets in one thread at a time
             cached_statements=256,
@@ -278,18 +290,22 @@ class Database:
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA temp_store = MEMORY")
-            if self.read_only:
-                self.journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
-                return connection
-            self.journal = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            size = connection.execute("PRAGMA page_size").fetchone()[0]
-            connection.execute(f"PRAGMA max_page_count = {self.limits.database_bytes // size or 1}")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA secure_delete = ON")
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if not self.read_only:
+                connection.execute(f"PRAGMA max_page_count = {self._most_pages(connection)}")
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")
+                if version == VERSION:  # an older file stays as it is until it is migrated
+                    _use_log(connection)
+            self.journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _most_pages(self, connection: sqlite3.Connection) -> int:
+        size: int = connection.execute("PRAGMA page_size").fetchone()[0]
+        return self.limits.database_bytes // size or 1
 
     def _migrate(self, clock: Callable[[], int]) -> None:
         if self.read_only:
@@ -297,9 +313,12 @@ class Database:
                 "The store has schema version 1 and must be migrated, which a read-only opening "
                 "cannot do. Open it once for writing."
             )
+        self.path.chmod(0o600)
         with self.transaction() as file:
             if file.execute("PRAGMA user_version").fetchone()[0] == 1:  # nobody was quicker
                 _migrate_1_to_2(file, clock())
+        self._live().close()
+        self._connection = None  # the next one works as for a new file
 
     def _meaning(self, error: sqlite3.Error) -> StoreError:
         """Translate SQLite's error into ours."""
@@ -339,39 +358,47 @@ class Database:
 
 
 class Transaction:
-    """All or nothing: committed when its block ends, rolled back when anything is raised.
+    """All or nothing: committed when its block ends, rolled back when anything is raised."""
 
-    `erases` is set by whoever removes text: the file is then rewritten after the commit.
-    """
-
-    __slots__ = ("_database", "_connection", "erases", "execute")
+    __slots__ = ("_database", "_connection", "_erases", "execute")
 
     def __init__(self, database: Database):
         self._database = database
-        self.erases = False
+        self._erases = False
 
     def __enter__(self) -> Transaction:
         database = self._database
         database._lock.acquire()
+        connection = None
         try:
             if database.read_only:
                 raise StoreError("The store was opened to be read only. Nothing was written.")
             connection = self._connection = database._live()
             self.execute: Callable[..., sqlite3.Cursor] = connection.execute
-            if connection.in_transaction:  # an interrupt struck between BEGIN and our block
+            if connection.in_transaction:  # an interrupt struck while the last one was ended
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            database._lock.release()
-            raise database._meaning(error) from error
-        except BaseException:
-            database._lock.release()
-            raise
+        except BaseException as error:
+            try:
+                if connection is not None and connection.in_transaction:  # an interrupt
+                    connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise database._meaning(error) from error
+                raise
+            finally:
+                database._lock.release()
         return self
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Any]:
         """Return all rows of one query, as they stand inside this transaction."""
         return self.execute(sql, args).fetchall()
+
+    def erases(self) -> None:
+        """Announce that text is about to be removed: the file is rewritten after the commit."""
+        if not self._erases:
+            self._erases = True
+            room = self._database._most_pages(self._connection) + ERASE_ROOM
+            self.execute(f"PRAGMA max_page_count = {room}")
 
     def __exit__(
         self,
@@ -382,13 +409,14 @@ class Transaction:
         database, connection = self._database, self._connection
         try:
             if error is None:
-                if self.erases:
-                    connection.execute("INSERT OR REPLACE INTO meta VALUES ('erase_pending', 1)")
+                if self._erases:  # a new number each time: who erases takes no later mark away
+                    connection.execute(
+                        "INSERT OR REPLACE INTO meta VALUES ('erase_pending', random())"
+                    )
                 connection.execute("COMMIT")
-                if self.erases:
-                    database.erase()
-                elif database._log_due:
-                    database._empty_log(connection)
+                if self._erases or database._rewritten is not None:
+                    with contextlib.suppress(StoreError):  # what is committed stays so
+                        database.erase()
                 return
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -399,7 +427,48 @@ class Transaction:
                 connection.execute("ROLLBACK")
             raise database._meaning(failed) from failed
         finally:
-            database._lock.release()
+            try:
+                if connection.in_transaction:  # an interrupt struck before the COMMIT
+                    connection.execute("ROLLBACK")
+                if self._erases:
+                    pages = database._most_pages(connection)
+                    connection.execute(f"PRAGMA max_page_count = {pages}")
+            finally:
+                database._lock.release()
+
+
+# Forking ----------------------------------------------------------------------------------------
+
+# SQLite keeps its locks by process. A child that went on with the parent's connection, or merely
+# opened a second one beside it, would believe in locks that it does not hold, and lose writes. So a
+# fork waits until no transaction runs, and the child gives up what it inherited and opens its own.
+_open: weakref.WeakSet[Database] = weakref.WeakSet()
+_forking: list[Database] = []
+
+
+def _before_fork() -> None:
+    databases = sorted(_open, key=id)  # one order, so that two threads never wait for each other
+    for database in databases:
+        database._lock.acquire()
+    _forking[:] = databases
+
+
+def _in_parent() -> None:
+    for database in _forking:
+        database._lock.release()
+    _forking.clear()
+
+
+def _in_child() -> None:
+    for database in _forking:
+        if database._connection is not None:
+            database._connection.close()
+            database._connection = None
+    _in_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 # Making, checking, migrating --------------------------------------------------------------------
@@ -443,47 +512,88 @@ def _create(folder: Path, path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _inspect(path: Path) -> int:
+def _inspect(path: Path, wait_s: float) -> int:
     """Return the schema version of a file that is ours, without touching it; refuse any other."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            header = file.read(100)
-    except OSError as error:
-        raise StoreError(
-            f"{FILE} cannot be read ({error.strerror}). Check its permissions."
-        ) from error
+    header, size, beside = seen = _look(path)
+    while not beside and size and _cut_short(header, size):
+        time.sleep(0.02)
+        header, size, beside = again = _look(path)
+        if again == seen:  # nobody is at work on it
+            raise StoreDamaged(f"{FILE} has been cut short")
+        seen = again
     if len(header) < 100 or not header.startswith(_MAGIC):
         found = f"{FILE} is empty" if not size else f"{FILE} does not start as SQLite files do"
         raise StoreDamaged(found)
-    beside = [end for end in ("-wal", "-journal") if _holds_something(f"{path}{end}")]
-    if not beside:  # else the rest of the file stands in there
-        page = int.from_bytes(header[16:18], "big")
-        page = 65536 if page == 1 else page
-        counted = int.from_bytes(header[28:32], "big") if header[24:28] == header[92:96] else 0
-        if page < 512 or size % page or size < counted * page:
-            raise StoreDamaged(f"{FILE} has been cut short")
     version = int.from_bytes(header[60:64], "big")
     owner = int.from_bytes(header[68:72], "big")
     if version == VERSION and owner == APPLICATION_ID and not beside:
         return version
-    # Only an interrupted write needs a connection that may change the file: to roll it back.
-    mode = "rw" if "-journal" in beside else "ro" if beside else "ro&immutable=1"
-    return _examine(path, mode)
+    if owner == APPLICATION_ID and version > VERSION:
+        raise StoreTooNew(version, VERSION)
+    ours = owner == APPLICATION_ID or (owner == 0 and version == 1)
+    if "-journal" in beside and ours:
+        mode = "rw"  # an interrupted write has to be rolled back first
+    elif "-wal" in beside or header[18] == 1:
+        mode = "ro"
+    else:
+        mode = "ro&immutable=1"  # else SQLite puts an empty log beside another program's file
+    return _examine(path, mode, wait_s)
+
+
+def _look(path: Path) -> tuple[bytes, int, list[str]]:
+    """Return the file's header, its size, and which other files hold a part of it."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise StoreForeign("it is no regular file")
+        with path.open("rb") as file:
+            header = file.read(100)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise StoreError(
+            f"{FILE} cannot be read ({error.strerror}). Check its permissions."
+        ) from error
+    return header, size, [end for end in ("-wal", "-journal") if _holds_something(f"{path}{end}")]
+
+
+def _cut_short(header: bytes, size: int) -> bool:
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        return False  # no SQLite file at all
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    counted = int.from_bytes(header[28:32], "big") if header[24:28] == header[92:96] else 0
+    return page < 512 or size % page != 0 or size < counted * page
 
 
 def _holds_something(name: str) -> bool:
-    return os.path.exists(name) and os.path.getsize(name) > 0
-
-
-def _examine(path: Path, mode: str) -> int:
-    """Decide from its tables whose file this is, through a connection of its own."""
-    connection = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True)
     try:
+        return os.path.getsize(name) > 0
+    except OSError:
+        return False  # not there, or gone since
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Switch the write-ahead log on, where the file system grants it and nobody is in the way."""
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if _code(error) != sqlite3.SQLITE_BUSY:  # busy: others use the file without it, so do we
+            raise
+
+
+def _examine(path: Path, mode: str, wait_s: float) -> int:
+    """Decide from its tables whose file this is, through a connection of its own."""
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, timeout=wait_s, isolation_level=None
+    )
+    try:
+        connection.execute("BEGIN")  # one state of the file, whoever writes meanwhile
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
         names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         columns = [row[1] for row in connection.execute("PRAGMA table_info(memory)")]
+        if owner == 0 and version == 1 and columns == _OLD_COLUMNS:
+            _carried_all(connection.execute(_OLD_ROWS), now=0)  # refused before it is touched
+            return 1
     finally:
         connection.close()
     if owner == APPLICATION_ID:
@@ -492,8 +602,6 @@ def _examine(path: Path, mode: str) -> int:
         if version == VERSION and names >= _TABLES:
             return version
         raise StoreDamaged(f"schema version {version} without its tables")
-    if owner == 0 and version == 1 and columns == _OLD_COLUMNS:
-        return 1
     if owner == 0 and version > VERSION and (not names or "memory" in names):
         raise StoreTooNew(version, VERSION)
     raise StoreForeign(f"it has schema version {version} and other tables")
@@ -501,22 +609,28 @@ def _examine(path: Path, mode: str) -> int:
 
 def _migrate_1_to_2(file: Transaction, now: int) -> None:
     """Carry every row of a version 1 file over; refuse the whole if one cannot be carried."""
-    old = f"SELECT {', '.join(_OLD_COLUMNS)} FROM memory ORDER BY user_id, kind, memory_key"
-    rows = [_carried(row, now) for row in file.execute(old).fetchall()]
+    rows = _carried_all(file.execute(_OLD_ROWS), now)
     file.execute("DROP TABLE memory")
     for statement in _statements(SCHEMA):
         file.execute(statement)
     for row in rows:
-        try:
-            file.execute(
-                "INSERT INTO memory (user, kind, key, value, folded, revision, session, created,"
-                " updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-        except sqlite3.IntegrityError:
-            raise StoreDamaged(f"version 1 row {row[1]}/{row[2]} stands there twice") from None
+        file.execute(
+            "INSERT INTO memory (user, kind, key, value, folded, revision, session, created,"
+            " updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
     file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     file.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _carried_all(old: Iterable[tuple[Any, ...]], now: int) -> list[tuple[Any, ...]]:
+    found = {}
+    for row in old:
+        user, kind, key, *rest = _carried(row, now)
+        if (user, kind, key) in found:
+            raise StoreDamaged(f"version 1 row {kind}/{key} stands there twice")
+        found[user, kind, key] = (user, kind, key, *rest)
+    return list(found.values())
 
 
 def _carried(row: tuple[Any, ...], now: int) -> tuple[Any, ...]:

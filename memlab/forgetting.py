@@ -43,6 +43,8 @@ def retention(record: Record, now: int, half_life_days: float = 30) -> float:
 
     Halves every `half_life_days`, which uses stretch by 1 + ln(1 + uses).
     """
+    if not 0 < half_life_days < math.inf:
+        raise InvalidInput("half_life_days", "must be a finite number of days above 0.")
     half_life = half_life_days * DAY_MS * (1 + math.log1p(record.uses))
     return float(0.5 ** (idle_ms(record, now) / half_life))
 

@@ -18,6 +18,9 @@ STATES = ("pending", "approved", "rejected", "used", "expired", "revoked", "supe
 Action = Literal["put", "delete"]
 Effect = Literal["created", "replaced", "deleted", "unchanged"]
 
+MOST = 10**12
+"""No limit may be larger, so that each of them is a number that the file can hold."""
+
 _KINDS = frozenset(KINDS)
 _KEY = re.compile(r"[a-z][a-z0-9_.:-]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -339,7 +342,7 @@ class Limits:
             timed = each.name.endswith(("_s", "_seconds"))
             if type(number) is not int and not (timed and type(number) is float):
                 raise InvalidInput(each.name, "must be a whole number above 0.")
-            if not 0 < number < float("inf"):
-                raise InvalidInput(each.name, "must be a number above 0.")
+            if not 0 < number <= MOST:
+                raise InvalidInput(each.name, f"must be a number above 0, at most {MOST}.")
             if each.name.endswith("_chars") and number > MAX_CHARS:
                 raise InvalidInput(each.name, f"must be at most {MAX_CHARS}.")

@@ -31,6 +31,11 @@ class Exchange:
     message: Mapping[str, Any]
     results: tuple[Mapping[str, Any], ...]
 
+    @property
+    def chars(self) -> int:
+        """Its size in a request, with the comma before each message."""
+        return sum(len(canonical(dict(each))) + 1 for each in (self.message, *self.results))
+
     def messages(self) -> list[dict[str, Any]]:
         """Return copies, so that a model which changes what it is handed changes nothing here."""
         return copy.deepcopy([dict(self.message), *map(dict, self.results)])
@@ -109,18 +114,24 @@ class Sizes:
     task: int
     memories: tuple[int, ...]
     history: tuple[int, ...]
+    approved: tuple[int, ...]
     decisions: tuple[int, ...]
     exchanges: tuple[int, ...]
     tools: tuple[int, ...]
 
+    @property
+    def chars(self) -> int:
+        """The whole: exactly what `measure` counts."""
+        return sum(self.by_part().values())
+
     def by_part(self) -> dict[str, int]:
-        """Return the parts; their sum is exactly what `measure` counts."""
+        """Return the parts, each in characters."""
         return {
             "system": self.frame,
             "task": self.task,
             "memories": _joined(self.memories),
             "history": _joined(self.history),
-            "decisions": sum(self.decisions),
+            "decisions": _joined(self.approved) + _joined(self.decisions),
             "exchanges": sum(self.exchanges),
             "tools": _joined(self.tools),
         }
@@ -133,21 +144,15 @@ def measure(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, 
 
 def sizes(request: Request) -> Sizes:
     """Measure every item of a request once; sizes add up, so nothing is measured twice."""
-    approved = [_inside(_approved(proposal)) for proposal in request.approved]
-    decided = [_inside(_decision(proposal)) for proposal in request.decisions]
-    dropped = request.dropped
+    digits = "".join(map(str, request.dropped.to_dict().values()))
     return Sizes(
-        frame=_frame(request.system)
-        + len(f"{dropped.history}{dropped.memories}{dropped.exchanges}")
-        - len("000"),
+        frame=_frame(request.system) + len(digits) - len("000"),
         task=_inside(request.task) - _inside(""),
         memories=tuple(_inside(record.for_model()) for record in request.memories),
         history=tuple(_inside(turn.to_dict()) for turn in request.turns),
-        decisions=(_joined(approved), _joined(decided)),
-        exchanges=tuple(
-            sum(len(canonical(message)) + len(",") for message in exchange.messages())
-            for exchange in request.exchanges
-        ),
+        approved=tuple(_inside(_approved(proposal)) for proposal in request.approved),
+        decisions=tuple(_inside(_decision(proposal)) for proposal in request.decisions),
+        exchanges=tuple(exchange.chars for exchange in request.exchanges),
         tools=tuple(len(canonical(dict(tool))) for tool in request.tools),
     )
 

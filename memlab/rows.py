@@ -6,6 +6,7 @@ which another engine could stand.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 from memlab.approvals import OPEN, change_of, digest
 from memlab.database import Database, Transaction
-from memlab.errors import Conflict, QuotaReached, StoreDamaged, StoreError
+from memlab.errors import Conflict, InvalidInput, QuotaReached, StoreDamaged, StoreError
 from memlab.records import (
     KINDS,
     Applied,
@@ -78,7 +79,10 @@ def last_revision(file: Source, user: str, kind: str, key: str) -> int:
         found = file.read(
             "SELECT last FROM tombstone WHERE user = ? AND kind = ? AND key = ?", args
         )
-    return int(found[0][0]) if found else 0
+    last = found[0][0] if found else 0
+    if type(last) is not int:
+        raise _damaged(kind, key, "its revision is no number")
+    return last
 
 
 def write(
@@ -110,14 +114,16 @@ def write(
         return Applied(change, record, "created")
     if row[2] == value:
         return Applied(change, _record(row), "unchanged")
-    revision, created, last_used, uses, pinned = row[3] + 1, row[5], row[7], row[8], row[9]
+    old = _record(row)
+    revision = old.revision + 1
     file.execute(
         "UPDATE memory SET value = ?, folded = ?, revision = ?, session = ?, updated = ?,"
         " vector = NULL, vector_of = NULL WHERE user = ? AND kind = ? AND key = ?",
         (value, fold(value), revision, session, now, user, kind, key),
     )
     record = Record(
-        kind, key, value, revision, session, created, now, last_used, uses, bool(pinned)
+        *(kind, key, value, revision, session, old.created, now),
+        *(old.last_used, old.uses, old.pinned),
     )
     return Applied(change, record, "replaced")
 
@@ -129,12 +135,16 @@ def remove(file: Transaction, user: str, kind: str, key: str, expect: int | None
     """
     args = (user, kind, key)
     found = file.execute(
-        "SELECT revision FROM memory WHERE user = ? AND kind = ? AND key = ?", args
+        "SELECT CASE typeof(revision) WHEN 'integer' THEN revision ELSE (SELECT"
+        " coalesce(max(r.revision), 0) + 1 FROM revision r WHERE r.user = ?1 AND r.kind = ?2"
+        " AND r.key = ?3) END FROM memory WHERE user = ?1 AND kind = ?2 AND key = ?3",
+        args,
     ).fetchone()
     if expect is not None and expect != (found[0] if found else 0):
         raise Conflict(kind, key, expect, found[0] if found else 0)
     if not found:
         return False
+    file.erases()
     file.execute("DELETE FROM memory WHERE user = ? AND kind = ? AND key = ?", args)
     file.execute("DELETE FROM revision WHERE user = ? AND kind = ? AND key = ?", args)
     file.execute("INSERT OR REPLACE INTO tombstone VALUES (?, ?, ?, ?)", (*args, found[0]))
@@ -145,7 +155,28 @@ def remove(file: Transaction, user: str, kind: str, key: str, expect: int | None
         " WHERE user = ? AND kind = ? AND key = ?",
         args,
     )
-    file.erases = True
+    return True
+
+
+def remove_misnamed(file: Transaction, user: str, kind: str, key: str) -> bool:
+    """Delete a damaged record whose kind or key memlab never writes; say whether it was there.
+
+    The name is the one that `problems` gives. It can never be written again: no tombstone.
+    """
+    try:
+        args = (
+            user,
+            kind.encode("utf-8", "surrogateescape"),
+            key.encode("utf-8", "surrogateescape"),
+        )
+    except UnicodeEncodeError:
+        return False
+    where = "user = ? AND CAST(kind AS BLOB) = ? AND CAST(key AS BLOB) = ?"
+    if not file.read(f"SELECT 1 FROM memory WHERE {where}", args):
+        return False
+    file.erases()
+    for table in ("memory", "revision", "proposal"):
+        file.execute(f"DELETE FROM {table} WHERE {where}", args)
     return True
 
 
@@ -161,10 +192,10 @@ def apply(
 
 def remove_all(file: Transaction, user: str) -> int:
     """Delete everything about a user, tombstones and ledger too; return how many records went."""
+    file.erases()
     count = int(file.read("SELECT count(*) FROM memory WHERE user = ?", (user,))[0][0])
     for table in ("memory", "revision", "tombstone", "proposal", "usage"):
         file.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
-    file.erases = True
     return count
 
 
@@ -216,11 +247,13 @@ def proposals_for(file: Source, user: str, change: Change) -> list[Proposal]:
     return [_proposal(row) for row in found]
 
 
-def open_proposals(file: Source, user: str, state: str) -> list[Proposal]:
+def open_proposals(file: Database, user: str, state: str) -> list[Proposal]:
     """Return a user's proposals in one of the open states, oldest first."""
-    found = file.read(
-        f"SELECT {_PROPOSAL} FROM proposal WHERE user = ? AND state = ? ORDER BY seq", (user, state)
-    )
+    sql = f"SELECT {_PROPOSAL} FROM proposal WHERE user = ? AND state = ? ORDER BY seq"
+    try:
+        found = file.read(sql, (user, state))
+    except StoreDamaged:  # one bad row does not hide the others
+        found = file.read_damaged(sql, (user, state))
     return [_proposal(row) for row in found]
 
 
@@ -271,6 +304,8 @@ def add_proposal(
 
 def save_proposal(file: Transaction, user: str, changed: Proposal, limits: Limits) -> Proposal:
     """Write back a proposal's state, with the text it still has."""
+    if changed.change is None or changed.note == "edited":
+        file.erases()
     value = changed.change.value if isinstance(changed.change, Put) else None
     expect = changed.change.expect if changed.change is not None else None
     file.execute(
@@ -282,14 +317,12 @@ def save_proposal(file: Transaction, user: str, changed: Proposal, limits: Limit
             *(user, changed.id),
         ),
     )
-    if changed.change is None:
-        file.erases = True
     if changed.state not in OPEN:
         _trim_ledger(file, user, limits.ledger_entries)
     return changed
 
 
-def expire(file: Transaction, user: str, now: int) -> None:
+def expire(file: Transaction, user: str, now: int, limits: Limits) -> None:
     """Put aside what has waited too long, and erase its text."""
     done = file.execute(
         "UPDATE proposal SET state = 'expired', decided = expires, value = NULL, old_value = NULL,"
@@ -297,7 +330,8 @@ def expire(file: Transaction, user: str, now: int) -> None:
         (user, now),
     )
     if done.rowcount:
-        file.erases = True
+        file.erases()
+        _trim_ledger(file, user, limits.ledger_entries)
 
 
 def ledger(file: Source, user: str, now: int, limit: int) -> list[LedgerEntry]:
@@ -334,8 +368,19 @@ def counts(file: Source, user: str | None = None) -> dict[str, int]:
 
 def problems(file: Database) -> Iterator[Problem]:
     """Yield everything that is not as memlab writes it, each with what to do."""
+    for look in (_file, _records, _counts, _histories, _proposals):
+        try:
+            yield from look(file)
+        except StoreDamaged as error:
+            yield Problem(f"a part of the file cannot be read: {error.detail}")
+
+
+def _file(file: Database) -> Iterator[Problem]:
     for text in file.damage():
         yield Problem(f"SQLite's own check says: {text}")
+
+
+def _records(file: Database) -> Iterator[Problem]:
     found = file.read_damaged(
         f"SELECT user, folded, {_RECORD} FROM memory ORDER BY user, kind, key"
     )
@@ -344,23 +389,37 @@ def problems(file: Database) -> Iterator[Problem]:
             value = _record(tuple(row)).value
             check_name(user, "user")
             check_key(row[1])
-            clean(value, "value")
-            if fold(value) != folded:
+            if clean(value, "value") != value or fold(value) != folded:
                 raise StoreDamaged("what is searched is not what is stored")
         except (StoreDamaged, ValueError) as error:
             detail = error.detail if isinstance(error, StoreDamaged) else error
-            yield Problem(f"a damaged record: {detail}", user, row[0], row[1])
+            yield _problem(f"a damaged record: {detail}", user, row[0], row[1])
+
+
+def _counts(file: Database) -> Iterator[Problem]:
     for user, there, counted in file.read_damaged(
-        "SELECT u.user, (SELECT count(*) FROM memory m WHERE u.user IN (m.user, '')), u.records"
-        " FROM usage u"
+        "SELECT users.user, (SELECT count(*) FROM memory m WHERE users.user IN (m.user, '')),"
+        " coalesce(u.records, 0) FROM (SELECT user FROM usage UNION SELECT user FROM memory)"
+        " users LEFT JOIN usage u USING (user)"
     ):
         if there != counted:
-            yield Problem(f"{counted} records are counted, {there} are there", user or None)
+            yield _problem(f"{counted} records are counted, {there} are there", user or None)
+
+
+def _histories(file: Database) -> Iterator[Problem]:
     for user, kind, key in file.read_damaged(
         "SELECT DISTINCT r.user, r.kind, r.key FROM revision r LEFT JOIN memory m"
         " USING (user, kind, key) WHERE m.user IS NULL OR r.revision >= m.revision"
     ):
-        yield Problem("history that fits no record", user, kind, key)
+        yield _problem("history that fits no record", user, kind, key)
+    for user, kind, key, value in file.read_damaged("SELECT user, kind, key, value FROM revision"):
+        try:
+            clean(value, "value")
+        except ValueError as error:
+            yield _problem(f"a damaged value in the history: {error}", user, kind, key)
+
+
+def _proposals(file: Database) -> Iterator[Problem]:
     for user, id, stored, *row in file.read_damaged(
         "SELECT user, id, digest, action, kind, key, value, expect FROM proposal"
         " WHERE state IN ('pending', 'approved')"
@@ -370,15 +429,20 @@ def problems(file: Database) -> Iterator[Problem]:
         except (ValueError, UnicodeError):
             sound = False
         if not sound:
-            yield Problem(f"proposal {id} is not what was asked for", user, row[1], row[2])
+            yield _problem(f"proposal {id} is not what was asked for", user, *row[1:3])
 
 
 # Inside -----------------------------------------------------------------------------------------
 
 
+_TYPES = {  # of `_RECORD`
+    (str, str, str, int, str, int, int, last_used, int, int) for last_used in (int, type(None))
+}
+
+
 def _record(row: tuple[Any, ...]) -> Record:
     kind, key, value, revision, session, created, updated, last_used, uses, pinned = row
-    if type(value) is not str or type(revision) is not int or kind not in KINDS:
+    if tuple(map(type, row)) not in _TYPES or kind not in KINDS:
         raise _damaged(kind, key, "its row holds what memlab never writes")
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
         raise _damaged(kind, key, "its text is no UTF-8")
@@ -390,6 +454,21 @@ def _record(row: tuple[Any, ...]) -> Record:
 def _damaged(kind: object, key: object, detail: str) -> StoreDamaged:
     return StoreDamaged(
         f"{kind}/{key}: {detail}", "The other records can be read. Delete it, or undo the damage."
+    )
+
+
+def _problem(what: str, *name: object) -> Problem:
+    """Return a problem of one row, whose name may be damaged as well."""
+    return Problem(
+        what,
+        *(
+            part.decode("utf-8", "surrogateescape")
+            if isinstance(part, bytes)
+            else None
+            if part is None
+            else str(part)
+            for part in name
+        ),
     )
 
 
@@ -407,10 +486,12 @@ def _sound(file: Database, sql: str, args: tuple[Any, ...]) -> list[Record]:
 
 
 def _proposal(row: tuple[Any, ...]) -> Proposal:
+    """Build a proposal; one whose change is erased, or damaged, has none and cannot be approved."""
     id, action, kind, key, value, expect, *rest = row
-    erased = action == "put" and value is None
-    finished = rest[6] not in ("used", *OPEN)
-    change = None if erased or finished else change_of(action, kind, key, value, expect)
+    change = None
+    if rest[6] in ("used", *OPEN) and (action == "delete" or value is not None):
+        with contextlib.suppress(InvalidInput):
+            change = change_of(action, kind, key, value, expect)
     return Proposal(id, action, kind, key, change, *rest)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,6 +35,7 @@ from memlab.records import (
 from memlab.text import canonical, clean, fold
 
 EXPORT_VERSION = 1
+_LINE_ENDS = {ord(c): f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"}  # JSON escapes the others
 
 # Named here because inside the classes `list` is a method.
 Records = list[Record]
@@ -151,6 +152,13 @@ class _Scope:
     clock: Callable[[], int]
     new_id: Callable[[], str]
 
+    def now(self) -> int:
+        """Return the time in milliseconds, a whole number, whatever clock was passed."""
+        now = self.clock()
+        if type(now) is not int:
+            raise InvalidInput("clock", "must return whole milliseconds since 1970, an int.")
+        return now
+
 
 class _Reading:
     """What the user and what is lent can read, of this one user. Reading never writes."""
@@ -223,7 +231,7 @@ class _Reading:
         names = [(record.kind, record.key) for record in records]
         if names:
             with scope.database.transaction() as file:
-                rows.touch(file, scope.user, names, scope.clock())
+                rows.touch(file, scope.user, names, scope.now())
 
 
 class UserMemory(_Reading):
@@ -256,7 +264,7 @@ class UserMemory(_Reading):
         scope = self._scope
         change = _checked(Put(kind, key, value, expect), scope.limits)
         with scope.database.transaction() as file:
-            done = rows.write(file, scope.user, change, scope.session, scope.clock(), scope.limits)
+            done = rows.write(file, scope.user, change, scope.session, scope.now(), scope.limits)
         assert done.record is not None
         return done.record
 
@@ -279,13 +287,20 @@ class UserMemory(_Reading):
     def delete(self, kind: str, key: str) -> bool:
         """Delete a record, its history and its text from the file; say whether it was there."""
         scope = self._scope
+        try:
+            check_kind(kind)
+            check_key(key, scope.limits.key_chars)
+        except InvalidInput:  # a damaged row can be deleted by the name that verify() gives
+            if type(kind) is not str or type(key) is not str:
+                raise
+            with scope.database.transaction() as file:
+                if rows.remove_misnamed(file, scope.user, kind, key):
+                    return True
+            raise
         with scope.database.transaction() as file:
-            # First as it is: a damaged row, too, can be deleted by the name that verify() gives.
-            if (type(kind), type(key)) == (str, str) and rows.remove(file, scope.user, kind, key):
-                return True
-        check_kind(kind)
-        check_key(key, scope.limits.key_chars)
-        return False
+            return rows.remove(file, scope.user, kind, key) or rows.remove_misnamed(
+                file, scope.user, kind, key
+            )
 
     def undo(self, kind: str, key: str, to_revision: int) -> Record:
         """Bring an earlier value back, as a new revision."""
@@ -313,14 +328,14 @@ class UserMemory(_Reading):
 
     def stale(self, policy: forgetting.Policy) -> Records:
         """Return what `forget` would delete with this policy, the most faded first."""
-        return forgetting.plan(self.list(), policy, self._scope.clock())
+        return forgetting.plan(self.list(), policy, self._scope.now())
 
     def forget(self, policy: forgetting.Policy) -> Records:
         """Delete exactly what `stale` lists, in one transaction, and return it."""
         scope = self._scope
         gone = []
         with scope.database.transaction() as file:
-            for record in forgetting.plan(self.list(), policy, scope.clock()):
+            for record in forgetting.plan(self.list(), policy, scope.now()):
                 rows.remove(file, scope.user, record.kind, record.key, record.revision)
                 gone.append(record)
         return gone
@@ -343,14 +358,13 @@ class UserMemory(_Reading):
     def export(self) -> Iterator[str]:
         """Yield one line of JSON a record, by kind and key, without line end or time."""
         for record in self.list():
-            yield canonical(
-                {
-                    "version": EXPORT_VERSION,
-                    "kind": record.kind,
-                    "key": record.key,
-                    "value": record.value,
-                }
-            )
+            line = {
+                "version": EXPORT_VERSION,
+                "kind": record.kind,
+                "key": record.key,
+                "value": record.value,
+            }
+            yield canonical(line).translate(_LINE_ENDS)
 
     def import_lines(self, lines: Iterable[str]) -> list[Proposal]:
         """Propose every record of an export that is not here yet; approve them to store them.
@@ -382,7 +396,7 @@ class Approvals:
     def pending(self) -> list[Proposal]:
         """Return the proposals that wait for a decision, oldest first."""
         scope = self._scope
-        now = scope.clock()
+        now = scope.now()
         found = rows.open_proposals(scope.database, scope.user, "pending")
         return [proposal for proposal in found if approvals.seen(proposal, now).state == "pending"]
 
@@ -410,7 +424,7 @@ class Approvals:
         error: MemlabError | None = None
         done: Applied | None = None
         with scope.database.transaction() as file:
-            now = scope.clock()
+            now = scope.now()
             stored = _found(file, scope, id)
             proposal = approvals.seen(stored, now)
             if proposal is not stored:
@@ -457,19 +471,22 @@ class Approvals:
     def ledger(self) -> list[LedgerEntry]:
         """Return the decisions of the user, oldest first, the last ones that are kept."""
         scope = self._scope
-        return rows.ledger(scope.database, scope.user, scope.clock(), scope.limits.ledger_entries)
+        return rows.ledger(scope.database, scope.user, scope.now(), scope.limits.ledger_entries)
 
     def _close(self, id: str, state: str, note: str, how: str) -> Proposal:
         scope = self._scope
         how = approvals.check_reason(how, "how")
         with scope.database.transaction() as file:
-            now = scope.clock()
-            proposal = approvals.seen(_found(file, scope, id), now)
-            if proposal.state == state:
-                return proposal  # a second click
+            now = scope.now()
+            stored = _found(file, scope, id)
+            proposal = approvals.seen(stored, now)
+            if proposal.state in approvals.OPEN:
+                proposal = approvals.decided(proposal, state, now, how, note)
+            if proposal is not stored:  # decided now, or found to have expired
+                rows.save_proposal(file, scope.user, proposal, scope.limits)
+        if proposal.state != state:  # else it may have been a second click
             approvals.require_open(proposal)
-            closed = approvals.decided(proposal, state, now, how, note)
-            return rows.save_proposal(file, scope.user, closed, scope.limits)
+        return proposal
 
 
 class LentMemory(_Reading):
@@ -496,12 +513,12 @@ class LentMemory(_Reading):
         """Return the proposal as it stands now, or None where there is none of that id."""
         scope = self._scope
         found = rows.proposal(scope.database, scope.user, check_name(id, "id"))
-        return None if found is None else approvals.seen(found, scope.clock())
+        return None if found is None else approvals.seen(found, scope.now())
 
     def approved(self) -> list[Proposal]:
         """Return what is approved and not used yet, oldest first."""
         scope = self._scope
-        now = scope.clock()
+        now = scope.now()
         found = rows.open_proposals(scope.database, scope.user, "approved")
         return [proposal for proposal in found if approvals.seen(proposal, now).state == "approved"]
 
@@ -516,7 +533,7 @@ class LentMemory(_Reading):
         scope = self._scope
         change, reason = _checked(change, scope.limits), approvals.check_reason(reason)
         with scope.database.transaction() as file:
-            now = scope.clock()
+            now = scope.now()
             last = rows.last_revision(file, scope.user, change.kind, change.key)
             known = [
                 approvals.seen(proposal, now)
@@ -534,7 +551,7 @@ class LentMemory(_Reading):
 
     def _asked(self, file: Transaction, change: Change, reason: str) -> Proposal:
         scope = self._scope
-        now = scope.clock()
+        now = scope.now()
         last = rows.last_revision(file, scope.user, change.kind, change.key)
         known = [approvals.seen(p, now) for p in rows.proposals_for(file, scope.user, change)]
         return approvals.answer(known, last) or _ask(file, scope, change, reason, "pending")
@@ -553,13 +570,13 @@ def _ask(file: Transaction, scope: _Scope, change: Change, reason: str, state: s
 
     What has waited too long, or no longer fits, is put aside first and its text erased.
     """
-    now = scope.clock()
+    now = scope.now()
     record = rows.get(file, scope.user, change.kind, change.key)
     found = record.revision if record else 0
     if change.expect is not None and change.expect != found:
         raise Conflict(change.kind, change.key, change.expect, found)
     last = rows.last_revision(file, scope.user, change.kind, change.key)
-    rows.expire(file, scope.user, now)
+    rows.expire(file, scope.user, now, scope.limits)
     for old in rows.proposals_for(file, scope.user, change):
         if old.state in approvals.OPEN:
             if old.state == state == "pending" and approvals.fits(old, last):
@@ -615,17 +632,23 @@ def _imported(line: str, number: int) -> Put:
         raise InvalidInput("lines", f"line {number} {what}. Nothing was proposed; mend it.")
 
     try:
-        read = json.loads(line)
+        read = json.loads(line, object_pairs_hook=_once)
     except (ValueError, TypeError, RecursionError):
         refuse("is not JSON")
     if not isinstance(read, dict) or set(read) != {"version", "kind", "key", "value"}:
         refuse("does not have exactly version, kind, key and value")
-    if read["version"] != EXPORT_VERSION:
+    if type(read["version"]) is not int or read["version"] != EXPORT_VERSION:
         refuse(f"has version {read['version']!r}, not {EXPORT_VERSION}")
     try:
         return Put(read["kind"], read["key"], read["value"])
     except InvalidInput as error:
         refuse(f"is not valid ({error})")
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a name stands there twice")
+    return dict(pairs)
 
 
 def _now() -> int:

@@ -12,9 +12,13 @@ from memlab.errors import InvalidInput
 
 # No text at all may be longer, whatever the limits say: it is refused before it costs memory.
 MAX_CHARS = 1_000_000
+MARKS_IN_A_ROW = 1000  # to put more in order takes Python the square of their number
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIDDEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
+_BLANK = re.compile(  # fillers and variation selectors that show nothing (but those of emoji)
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
+)
 
 
 def clean(text: object, field: str, *, limit: int = MAX_CHARS, blank: bool = False) -> str:
@@ -38,6 +42,10 @@ def clean(text: object, field: str, *, limit: int = MAX_CHARS, blank: bool = Fal
         if _SURROGATE.search(text):
             raise InvalidInput(
                 field, "holds half of a surrogate pair, which is no character. Remove it."
+            )
+        if len(text) > 4 * MARKS_IN_A_ROW and _piled_up(text):
+            raise InvalidInput(
+                field, f"has more than {MARKS_IN_A_ROW} accents on one letter. Remove some."
             )
         cleaned = unicodedata.normalize("NFC", text)
     if "\0" in cleaned:
@@ -79,18 +87,20 @@ def cut(text: str, limit: int, mark: str = " […]") -> str:
     end = max(limit - len(mark), 0)
     while end and _joined(text, end):
         end -= 1
-    return text[:end] + mark[: limit - end]
+    return text[:end] + mark[: max(limit - end, 0)]
 
 
 def visible(text: str) -> str:
-    """Return `text` with control, format and bidirectional characters spelled out.
+    """Return `text` with control, format, bidirectional and invisible characters spelled out.
 
     What a reader sees is then what is stored: `a\\u202eb` becomes `a⟨U+202E⟩b`.
     """
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        f"⟨U+{ord(c):04X}⟩" if c not in "\n\t" and unicodedata.category(c) in _HIDDEN else c
+        f"⟨U+{ord(c):04X}⟩"
+        if c not in "\n\t" and (unicodedata.category(c) in _HIDDEN or _BLANK.match(c))
+        else c
         for c in text
     )
 
@@ -149,6 +159,15 @@ def stem(word: str) -> str:
                 word = word[:-1]
             break
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def _piled_up(text: str) -> bool:
+    run = 0
+    for char in text:
+        run = run + 1 if unicodedata.combining(char) or char in "\u0f73\u0f75\u0f81" else 0
+        if run > MARKS_IN_A_ROW:
+            return True
+    return False
 
 
 def _too_long(chars: int, limit: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import copy
 import inspect
 import json
+import math
 import os
 import re
 import stat
@@ -25,8 +26,11 @@ CONTENT_CHARS = 4096
 FOUND_MOST = 10  # records that one search or recall of the model gives back
 
 _ARGUMENT_CHARS = 20_000  # longer arguments are refused unread
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
+_DEVICES = re.compile(
+    r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:\..*)?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,11 @@ class Tool:
     """One thing a model may call.
 
     Attributes:
-        parameters: JSON Schema of an object. A field that it does not name is refused.
-        run: Called with the arguments by name; where it takes one thing of another name, with
-            the whole dict. Returns anything that is JSON, or a dict with `ok`; may be async.
+        parameters: JSON Schema of an object. A field that it does not name is refused, unless it
+            says `additionalProperties` itself.
+        run: Called with the arguments by name; where it takes one thing that `parameters` does
+            not name, with the whole dict. Returns anything that is JSON, or a dict with `ok`; may
+            be async.
     """
 
     name: str
@@ -47,6 +53,8 @@ class Tool:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InvalidInput("name", "of a tool must be 1 to 64 letters, digits, '_' or '-'.")
+        if not callable(self.run):
+            raise InvalidInput("run", "of a tool must be a function.")
         if self.parameters.get("type") != "object":
             raise InvalidInput("parameters", "must be a JSON Schema of type object.")
 
@@ -57,9 +65,20 @@ class Tool:
             "function": {
                 "name": self.name,
                 "description": self.description,
-                "parameters": {"additionalProperties": False, **self.parameters},
+                "parameters": copy.deepcopy({"additionalProperties": False, **self.parameters}),
             },
         }
+
+    def call(self, arguments: dict[str, Any]) -> Any:
+        """Run it with arguments that were checked; what comes back may have to be awaited."""
+        try:
+            takes = list(inspect.signature(self.run).parameters.values())
+        except ValueError:  # a builtin without a signature
+            takes = []
+        named = self.parameters.get("properties", ())
+        if len(takes) == 1 and takes[0].kind in _BY_PLACE and takes[0].name not in named:
+            return self.run(arguments)
+        return self.run(**arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +96,6 @@ class Toolbox:
     """The tools of one agent. Whatever goes wrong in a call is a result, never an exception."""
 
     tools: Mapping[str, Tool]
-    limits: Limits
     _validators: dict[str, Any] = field(default_factory=dict)
 
     def descriptions(self) -> list[dict[str, Any]]:
@@ -93,17 +111,13 @@ class Toolbox:
         try:
             read = _arguments(arguments)
             self._check(tool, read)
-            result = _call(tool.run, read)
+            result = tool.call(read)
             if inspect.isawaitable(result):
                 result = await result
-            return self._packed(result)
-        except NotApproved as error:
-            data = {"ok": False, "error": str(error), "proposal": error.proposal.id}
-            return Result({**data, "state": error.proposal.state}, proposal=error.proposal)
+            return _packed(result)
         except MemlabError as error:
-            return _failed(str(error))
-        except asyncio.CancelledError:
-            raise
+            asked = error.proposal if isinstance(error, NotApproved) else None
+            return _failed(str(error), asked if isinstance(asked, Proposal) else None)
         except Exception as error:
             # Its text could hold a path or a secret of this machine: the model gets the type.
             return _failed(f"the tool failed with {type(error).__name__}.")
@@ -115,25 +129,7 @@ class Toolbox:
             schema = tool.to_dict()["function"]["parameters"]
             self._validators[tool.name] = Draft202012Validator(schema)
         for error in self._validators[tool.name].iter_errors(arguments):
-            raise InvalidInput("arguments", _broken(error, tool.parameters))
-
-    def _packed(self, result: Any) -> Result:
-        if isinstance(result, Result):
-            return result
-        data = (
-            result
-            if isinstance(result, dict) and "ok" in result
-            else {"ok": True, "result": result}
-        )
-        most = self.limits.request_chars // 4
-        try:
-            size = len(canonical(data))
-            canonical(data).encode()
-        except (TypeError, ValueError, RecursionError):
-            return _failed("the tool returned something that is no JSON.")
-        if size > most:
-            return _failed(f"the tool returned {size} characters; the most allowed is {most}.")
-        return Result(json.loads(canonical(data)))
+            raise InvalidInput("arguments", _broken(error))
 
 
 def toolbox(
@@ -151,7 +147,7 @@ def toolbox(
     named = {tool.name: tool for tool in tools}
     if len(named) < len(tools):
         raise InvalidInput("tools", "two tools have the same name. Rename one.")
-    return Toolbox(named, limits)
+    return Toolbox(named)
 
 
 # Memory -----------------------------------------------------------------------------------------
@@ -273,26 +269,30 @@ def write_demo_file(
             No message holds a path outside `demo_application/`, and nothing is left behind.
     """
     parts = confined(path)
-    content = clean(content, "content", limit=CONTENT_CHARS, blank=True)
-    workspace = Path(os.path.abspath(workspace))
-    target = workspace.joinpath(FOLDER, *parts)
-    if store_folder is not None and target.is_relative_to(os.path.abspath(store_folder)):
-        raise InvalidInput("path", "leads into the memory store. Choose another path.")
+    clean(content, "content", limit=CONTENT_CHARS, blank=True)  # a check: a file is kept verbatim
+    made: list[Path] = []
     try:
-        workspace.mkdir(parents=True, exist_ok=True)
-        folder = workspace
+        folder = Path(os.path.abspath(workspace))
+        folder.mkdir(parents=True, exist_ok=True)
         for name in (FOLDER, *parts[:-1]):
             folder = folder / name
             _refuse_alias(folder)
-            folder.mkdir(exist_ok=True)
+            if not folder.exists():
+                folder.mkdir(exist_ok=True)
+                made.append(folder)
+            if store_folder is not None and _same(folder, store_folder):
+                raise InvalidInput("path", "leads into the memory store. Choose another path.")
+        target = folder / parts[-1]
         _refuse_alias(target)
         if target.is_dir():
             raise InvalidInput("path", "is a folder. Name a file.")
         _replace(target, content)
-    except OSError as error:
-        raise InvalidInput(
-            "path", f"cannot be written ({error.strerror}). Choose another."
-        ) from None
+    except (OSError, InvalidInput) as error:
+        _remove_empty(made)
+        if isinstance(error, InvalidInput):
+            raise
+        why = error.strerror or type(error).__name__  # neither holds a path
+        raise InvalidInput("path", f"cannot be written ({why}). Choose another.") from None
     return "/".join(parts)
 
 
@@ -326,7 +326,20 @@ def _refuse_alias(path: Path) -> None:
     plain = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
     junction = getattr(found, "st_reparse_tag", 0)
     if not plain or junction:
-        raise InvalidInput("path", "passes through a link, which could lead anywhere.")
+        raise InvalidInput("path", "meets a link or a device, which could lead anywhere.")
+
+
+def _same(folder: Path, other: Path) -> bool:
+    """Say whether both are one folder, however they are spelled."""
+    return other.exists() and folder.samefile(other)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in reversed(folders):
+        try:
+            folder.rmdir()
+        except OSError:  # another program has put something there
+            return
 
 
 def _replace(target: Path, content: str) -> None:
@@ -353,13 +366,15 @@ def _arguments(text: object) -> dict[str, Any]:
             "arguments", f"have {len(text)} characters; the most allowed is {_ARGUMENT_CHARS}."
         )
     try:
-        read = json.loads(text or "{}", object_pairs_hook=_once, parse_constant=_no_constant)
+        read = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite
+        )
     except InvalidInput:
         raise
     except (ValueError, RecursionError):
         raise InvalidInput("arguments", "are not valid JSON. Send one complete object.") from None
     if not isinstance(read, dict):
-        raise InvalidInput("arguments", f"must be an object, not {type(read).__name__}.")
+        raise InvalidInput("arguments", 'must be an object, as in {"key": "style"}.')
     return read
 
 
@@ -370,14 +385,21 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return read
 
 
-def _no_constant(name: str) -> None:
-    raise InvalidInput("arguments", f"hold {name}, which is no JSON.")
+def _no_number(name: str) -> None:
+    raise InvalidInput("arguments", f"hold {name[:20]}, which is no number of JSON.")
 
 
-def _broken(error: Any, parameters: Mapping[str, Any]) -> str:
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        _no_number(text)
+    return number
+
+
+def _broken(error: Any) -> str:
     """Say which rule of the schema is broken, in few words, whatever was sent."""
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        allowed = set(parameters.get("properties", ()))
+        allowed = set(error.schema.get("properties", ()))
         extra = sorted(set(error.instance) - allowed)[:3]
         shown = ", ".join(repr(visible(str(name)[:40])) for name in extra)
         return f"have fields that are not allowed: {shown}."
@@ -388,15 +410,25 @@ def _broken(error: Any, parameters: Mapping[str, Any]) -> str:
     return f"{where} must match {error.validator} {canonical(error.validator_value)[:200]}."
 
 
-def _call(run: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+# Results ----------------------------------------------------------------------------------------
+
+
+def _packed(result: Any) -> Result:
+    """Return what a tool gave as a result that is JSON, and nobody else's to change."""
+    if isinstance(result, Result):
+        return result
+    if not (isinstance(result, dict) and "ok" in result):
+        result = {"ok": True, "result": result}
     try:
-        inspect.signature(run).bind(**arguments)
-    except TypeError:
-        return run(arguments)
-    except ValueError:  # a builtin without a signature
-        pass
-    return run(**arguments)
+        text = canonical(result)
+        text.encode()  # half of a surrogate pair cannot be sent
+        return Result(json.loads(text))
+    except (TypeError, ValueError, RecursionError):
+        return _failed("the tool returned something that is no JSON.")
 
 
-def _failed(error: str) -> Result:
-    return Result({"ok": False, "error": error})
+def _failed(error: str, proposal: Proposal | None = None) -> Result:
+    data = {"ok": False, "error": error}
+    if proposal is None:
+        return Result(data)
+    return Result({**data, "proposal": proposal.id, "state": proposal.state}, proposal=proposal)

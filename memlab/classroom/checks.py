@@ -1,0 +1,341 @@
+"""Exercises: what an answer must do, tried on fresh data; a wrong one learns where it fails."""
+
+from __future__ import annotations
+
+import dis
+import secrets
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from memlab.classroom.claims import show, shown
+from memlab.errors import InvalidInput
+
+Thing = Callable[..., Any]
+Case = tuple[str, str | None]  # the input in words; what went wrong on it, or None
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """One exercise.
+
+    Attributes:
+        cases: Tries an answer on one input after the other.
+        hints: The first one is given with the first failure, one more at each further call.
+    """
+
+    cases: Callable[[Thing], Iterator[Case]]
+    hints: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a check found.
+
+    Attributes:
+        state: `not attempted`, `wrong` or `passed`.
+        tried: How many inputs were tried.
+        where: The input on which a wrong answer fails.
+        what: What it did there.
+    """
+
+    state: str
+    tried: int = 0
+    where: str = ""
+    what: str = ""
+
+
+class Wrong(Exception):
+    """The answer did something that it must not; the text says what."""
+
+
+def check(name: str, thing: Any) -> None:
+    """Show whether `thing` solves the exercise `name`; a wrong answer raises nothing."""
+    result = grade(name, thing)
+    if result.state == "not attempted":
+        called = getattr(thing, "__name__", "the answer")
+        show("open", f"{name} · not attempted yet.", f"Change `{called}` and run this again.")
+    elif result.state == "passed":
+        show("good", f"{name} · passed.", f"All {result.tried} inputs behave as they should.")
+    else:
+        hints = EXERCISES[name].hints
+        given = _hints_given[name] = min(_hints_given.get(name, 0) + 1, len(hints))
+        lines = [(f"hint {n} of {len(hints)}", hints[n - 1]) for n in range(1, given + 1)]
+        show("bad", f"{name} · not yet.", f"{result.where}: {result.what}", lines, values=False)
+
+
+def grade(name: str, thing: Any) -> Result:
+    """Return what the check of exercise `name` finds, without showing it."""
+    if name not in EXERCISES:
+        raise InvalidInput("name", f"there is no exercise {name!r}; there are: {_names()}.")
+    if thing is ... or thing is None or _is_stub(thing):
+        return Result("not attempted")
+    if not callable(thing):
+        return Result("wrong", 0, "any input", f"the answer is {shown(thing)}, not a function")
+    tried = 0
+    for where, what in EXERCISES[name].cases(thing):
+        tried += 1
+        if what is not None:
+            return Result("wrong", tried, where, what)
+    return Result("passed", tried)
+
+
+# 02a: refuse a damaged file without resetting it ------------------------------------------------
+
+
+def _refuses_damage(open_or_refuse: Thing) -> Iterator[Case]:
+    """Try files in a folder of their own: sound ones are opened, all others are left alone.
+
+    A refusal is any exception but one that only a slip of the pen raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="memlab-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        for number, (where, content, values) in enumerate(_files(folder)):
+            place = folder / f"try{number}"
+            place.mkdir()
+            path = place / "memory.sqlite3"
+            if content is not None:
+                path.write_bytes(content)
+            try:
+                if values is None:
+                    _must_refuse(open_or_refuse, path)
+                else:
+                    _must_open(open_or_refuse, path, values)
+            except Wrong as wrong:
+                yield where, str(wrong)
+            else:
+                yield where, None
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes | None, list[str] | None]]:
+    """Yield inputs: in words, as bytes (None: no file), and the values to be read, if sound."""
+    small = [f"喜欢乌龙茶 {secrets.token_hex(4)}", f"short answers {secrets.token_hex(4)}"]
+    large = [f"第{n}条 {secrets.token_hex(60)}" for n in range(200)]
+    sound, pages = _database(folder, small), _database(folder, large)
+    size = int.from_bytes(pages[16:18], "big")  # of one page
+    holed = pages[: 2 * size] + b"\xff" * size + pages[3 * size :]
+    yield "a sound small database", sound, small
+    yield "a sound database of 200 records", pages, large
+    yield "a text file", "我的记忆: tea, not coffee\n".encode() * 40, None
+    yield "an empty file", b"", None
+    yield "a file of noise", secrets.token_bytes(4096), None
+    yield "noise behind SQLite's own first 16 bytes", sound[:16] + secrets.token_bytes(8176), None
+    yield "a database cut in the middle", pages[: len(pages) // 2], None
+    yield "a database with one page overwritten", holed, None
+    yield "a path where there is no file", None, None
+
+
+def _database(folder: Path, values: list[str]) -> bytes:
+    path = folder / "made.sqlite3"
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE memory (kind TEXT, key TEXT, value TEXT)")
+        rows = [("note", f"n{n}", value) for n, value in enumerate(values)]
+        connection.executemany("INSERT INTO memory VALUES (?, ?, ?)", rows)
+    return path.read_bytes()
+
+
+def _must_open(open_or_refuse: Thing, path: Path, values: list[str]) -> None:
+    try:
+        connection = _called(open_or_refuse, path)
+    except Wrong:
+        raise
+    except Exception as error:
+        raise Wrong(f"it was refused ({_named(error)})") from error
+    if not isinstance(connection, sqlite3.Connection):
+        raise Wrong(f"{_returned(connection)}, not an open sqlite3.Connection")
+    with closing(connection):
+        try:
+            found = connection.execute("SELECT value FROM memory ORDER BY rowid").fetchall()
+        except sqlite3.Error as error:
+            raise Wrong(f"the connection cannot be read ({_named(error)})") from error
+    if [row[0] for row in found] != values:
+        raise Wrong("the records in it are not the ones that were stored")
+
+
+def _must_refuse(open_or_refuse: Thing, path: Path) -> None:
+    before = _content(path.parent)
+    try:
+        opened = _called(open_or_refuse, path)
+    except Wrong:
+        raise
+    except Exception:
+        after = _content(path.parent)
+    else:
+        if isinstance(opened, sqlite3.Connection):
+            opened.close()
+            raise Wrong("it was opened, not refused")
+        raise Wrong(f"{_returned(opened)}, but a refusal must raise an exception")
+    if after == before:
+        return
+    if path.name not in before:
+        raise Wrong("it was refused, but a file was created")
+    if path.name not in after:
+        raise Wrong("it was refused, but the file is gone")
+    if after[path.name] != before[path.name]:
+        raise Wrong("it was refused, but the file was changed")
+    raise Wrong("it was refused, but another file was left beside it")
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+# 04a: an approval is exact, and works once ------------------------------------------------------
+
+
+def _applies_once(apply_once: Thing) -> Iterator[Case]:
+    """Try one change after the other on fresh proposals: only the approved one may pass, once."""
+    good = _approved_change()
+    other = {**good, "key": "music", "value": f"摇滚 {secrets.token_hex(3)}", "revision": 0}
+
+    def proposals(state: str = "approved") -> dict[str, dict[str, Any]]:
+        return {"p1": _proposal(other, "approved"), "p2": _proposal(good, state)}
+
+    for where, id, change in (
+        ("the exact change that was approved", "p2", good),
+        ("an approved change to a record that does not exist yet", "p1", other),
+    ):
+        yield where, _tried(apply_once, proposals(), id, change, wanted=True)
+
+    twice = proposals()
+    first = _tried(apply_once, twice, "p2", good, wanted=True)
+    yield "a double click", first or _tried(apply_once, twice, "p2", good, wanted=False)
+
+    value = good["value"]
+    for where, changed in (
+        ("a value with one character more", {**good, "value": value + "。"}),
+        ("a value with one Chinese character exchanged", {**good, "value": "红" + value[1:]}),
+        ("a value that differs in upper case", {**good, "value": value.upper()}),
+        ("a value with a space at its end", {**good, "value": value + " "}),
+        ("another key", {**good, "key": "drink.cold"}),
+        ("another kind", {**good, "kind": "note"}),
+        ("a record that has moved on to a later revision", {**good, "revision": 8}),
+        ("a record that is back at an earlier revision", {**good, "revision": 6}),
+    ):
+        table = proposals()
+        wrong = _tried(apply_once, table, "p2", changed, wanted=False)
+        yield where, wrong or _still_works(_tried(apply_once, table, "p2", good, wanted=True))
+
+    for state in ("pending", "rejected", "expired", "revoked", "used"):
+        table = proposals(state)
+        yield f"a proposal that is {state}", _tried(apply_once, table, "p2", good, wanted=False)
+    yield "an id that does not exist", _tried(apply_once, proposals(), "p9", good, wanted=False)
+    yield "the id of another proposal", _tried(apply_once, proposals(), "p1", good, wanted=False)
+
+
+def _approved_change() -> dict[str, Any]:
+    value = f"绿茶, no sugar {secrets.token_hex(3)}"
+    return {"kind": "preference", "key": "drink", "value": value, "revision": 7}
+
+
+def _proposal(change: dict[str, Any], state: str) -> dict[str, Any]:
+    exact = {name: change[name] for name in ("kind", "key", "value")}
+    return {"change": exact, "state": state, "revision": change["revision"]}
+
+
+def _tried(
+    apply_once: Thing, table: dict[str, dict[str, Any]], id: str, change: Any, wanted: bool
+) -> str | None:
+    """Call the answer once; return what is wrong with its result or its marks, or None."""
+    expected, asked = deepcopy(table), deepcopy(change)
+    if wanted:
+        expected[id]["state"] = "used"
+    try:
+        result = _called(apply_once, table, id, asked)
+    except Wrong as wrong:
+        return str(wrong)
+    except Exception as error:
+        return f"it raised {_named(error)}, but must return {wanted}"
+    if result is not wanted:
+        return f"{_returned(result)}, but must return {wanted}"
+    if asked != change:
+        return "the change itself was altered"
+    if table == expected:
+        return None
+    if wanted and table.get(id, {}).get("state") != "used":
+        return 'it returned True, but the proposal is not marked "used"'
+    return f"it returned {wanted}, but something else in the proposals was altered"
+
+
+def _still_works(wrong: str | None) -> str | None:
+    return wrong and f"it was refused, but then the approved change itself fails: {wrong}"
+
+
+# Inside -----------------------------------------------------------------------------------------
+
+_SLIPS = (
+    *(ArithmeticError, AttributeError, ImportError, LookupError, NameError),
+    *(NotImplementedError, RecursionError, SyntaxError, TypeError),
+)
+"""What a program raises by mistake, not to refuse something."""
+
+
+def _called(thing: Thing, *args: object) -> Any:
+    """Call an answer. What it raises on purpose passes through; a slip is Wrong."""
+    try:
+        return thing(*args)
+    except _SLIPS as error:
+        raise Wrong(f"it stopped with {_named(error)}") from error
+    except SystemExit as error:
+        raise Wrong("it ended the whole program") from error
+
+
+def _named(error: BaseException) -> str:
+    text = shown(str(error)).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _returned(value: object) -> str:
+    return f"it returned {shown(value)}"
+
+
+def _is_stub(thing: object) -> bool:
+    """Say whether a function does nothing but return None."""
+    if not isinstance(thing, FunctionType):
+        return False
+    for step in dis.get_instructions(thing):
+        if step.opname in ("LOAD_CONST", "RETURN_CONST") and step.argval is None:
+            continue
+        if step.opname not in ("NOP", "RESUME", "RETURN_VALUE"):
+            return False
+    return True
+
+
+def _names() -> str:
+    return ", ".join(sorted(EXERCISES))
+
+
+_hints_given: dict[str, int] = {}
+
+EXERCISES = {
+    "02a": Exercise(
+        _refuses_damage,
+        (
+            "sqlite3.connect creates a file where there is none, and reads nothing yet: it finds "
+            "no damage. Ask what is there before you connect.",
+            "The first bytes of a file say what it wants to be. Only reading all of it says "
+            "whether it is sound. SQLite has a PRAGMA for that.",
+            "To SQLite, a file of no bytes is a new database and perfectly sound. To somebody who "
+            "had memories in it, it is not.",
+            "Close the connection, raise, and touch nothing: no new file, no rename, no repair.",
+        ),
+    ),
+    "04a": Exercise(
+        _applies_once,
+        (
+            "Write down every question that must be answered yes: does the proposal exist, which "
+            "state is it in, what exactly was approved, at which revision?",
+            "Approved was one change: its kind, its key and its value, character by character. "
+            "Which of them do you compare?",
+            "Nothing may change until every question is answered. Then the mark comes first, and "
+            "the answer True second.",
+        ),
+    ),
+}

@@ -1,0 +1,681 @@
+"""Lessons say what is true: claims, second programs, shown source, exercises."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from traitlets.config import Config
+
+from memlab import InvalidInput, MemlabError, Record, classroom, text
+from memlab.classroom import ClaimFailed, ProgramFailed, check, claim, refute, run_python, source
+from memlab.classroom.checks import EXERCISES, grade
+from memlab.classroom.claims import shown
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> a\u202eb\u200bc"
+
+
+@pytest.fixture
+def in_ipython(monkeypatch, tmp_path):
+    """Run cells in a real IPython shell; what they display is the answer."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    no_history = Config({"HistoryManager": {"enabled": False}})
+    shell = InteractiveShell.instance(config=no_history)
+
+    def run(code):
+        with capture_output(stdout=True, stderr=True, display=True) as captured:
+            result = shell.run_cell(code)
+        return result, captured.outputs, captured.stdout
+
+    shell.run_cell("from memlab.classroom import *")
+    yield run
+    InteractiveShell.clear_instance()
+
+
+# Claims -----------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_holds_prints_sentence_evidence_and_verdict(capsys):
+    assert claim("both say the same", True, {"here": 70, "there": "70"}) is None
+
+    assert capsys.readouterr().out == "Holds. both say the same · here: 70 · there: 70\n"
+
+
+def test_a_claim_that_does_not_hold_is_shown_and_raises(capsys):
+    with pytest.raises(ClaimFailed, match="this does not hold: both say the same"):
+        claim("both say the same", False, {"here": 1})
+
+    assert capsys.readouterr().out == "Does not hold. both say the same · here: 1\n"
+
+
+def test_a_failed_claim_is_an_assertion_and_an_error_of_memlab():
+    with pytest.raises(ClaimFailed) as caught:
+        claim("it is so", False, "why")
+
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, MemlabError)
+    assert (caught.value.text, caught.value.evidence) == ("it is so", "why")
+
+
+def test_an_exhibit_that_fails_is_shown_and_raises_nothing(capsys):
+    assert refute("numbers survive a restart", False, {"program 1": 53}) is None
+
+    out = capsys.readouterr().out
+    assert out == "Does not hold. numbers survive a restart · program 1: 53\n"
+
+
+def test_an_exhibit_that_works_raises(capsys):
+    with pytest.raises(ClaimFailed, match="meant to fail, and it holds: numbers survive"):
+        refute("numbers survive a restart", True)
+
+    assert capsys.readouterr().out == "Holds. numbers survive a restart\n"
+
+
+@pytest.mark.parametrize("say", [claim, refute])
+@pytest.mark.parametrize("holds", [1, 0, "yes", [], None, ["found"], lambda: True])
+def test_a_forgotten_comparison_is_refused(say, holds, capsys):
+    with pytest.raises(InvalidInput, match="holds: must be True or False"):
+        say("it is so", holds)
+
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("sentence", ["", "  ", None, 3])
+def test_a_claim_needs_a_sentence(sentence):
+    with pytest.raises(InvalidInput, match="text"):
+        claim(sentence, True)
+
+
+def test_one_value_of_any_kind_is_evidence(capsys):
+    claim("it is so", True, ["a", 1])
+
+    assert capsys.readouterr().out == "Holds. it is so · evidence: ['a', 1]\n"
+
+
+def test_evidence_cannot_look_like_another_line(capsys):
+    claim("it is so", True, {"value": "tea\nHolds. it was approved"})
+
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_console_without_the_characters_still_gets_the_claim(tmp_path):
+    code = "from memlab.classroom import claim; claim('喝茶', True)"
+    home = str(Path(classroom.__file__).parents[2])
+    environment = {**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    environment["PYTHONPATH"] = home
+    out = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment)
+
+    assert out.strip() == rb"Holds. \u559d\u8336"
+
+
+def test_a_notebook_gets_the_same_text_and_a_marked_up_form(in_ipython):
+    result, [shown_once], out = in_ipython("claim('it is so', True, {'n': 3})")
+
+    assert result.success
+    assert out == ""
+    assert shown_once.data["text/plain"] == "Holds. it is so · n: 3"
+    assert "Holds." in shown_once.data["text/html"]
+    assert 'role="status"' in shown_once.data["text/html"]
+
+
+def test_a_failed_claim_is_announced_as_an_alert(in_ipython):
+    _, [shown_once], _ = in_ipython("refute('it is so', False)")
+
+    assert 'role="alert"' in shown_once.data["text/html"]
+    assert "Does not hold." in shown_once.data["text/html"]
+
+
+def test_good_and_bad_differ_in_more_than_colour(in_ipython):
+    _, [good], _ = in_ipython("claim('it is so', True)")
+    _, [bad], _ = in_ipython("refute('it is so', False)")
+
+    assert "✓" in good.data["text/html"]
+    assert "solid" in good.data["text/html"]
+    assert "✗" in bad.data["text/html"]
+    assert "dashed" in bad.data["text/html"]
+
+
+def test_a_failed_claim_in_a_notebook_is_one_line_and_no_traceback(in_ipython):
+    result, _, out = in_ipython("claim('it is so', False)")
+
+    assert isinstance(result.error_in_exec, ClaimFailed)
+    assert out.strip() == "ClaimFailed: this does not hold: it is so"
+
+
+def test_hostile_text_is_escaped_and_what_is_hidden_in_it_is_shown(in_ipython):
+    code = f"refute({HOSTILE!r}, False, {{{HOSTILE!r}: {HOSTILE!r}, 'list': [{HOSTILE!r}]}})"
+    _, [shown_once], _ = in_ipython(code)
+
+    markup = shown_once.data["text/html"]
+    assert "<img" not in markup
+    assert "<script" not in markup
+    assert "onerror=alert" in markup  # as words
+    for form in shown_once.data.values():
+        assert "a⟨U+202E⟩b⟨U+200B⟩c" in form
+        assert "\u202e" not in form
+        assert "\u200b" not in form
+
+
+def test_evidence_is_the_same_in_every_process():
+    class Thing:
+        pass
+
+    assert shown(Thing()) == f"<{Thing.__module__}.{Thing.__qualname__} object>"
+    assert shown({"names": {"b", "a", "c"}}) == "{'names': {'a', 'b', 'c'}}"
+    assert shown([("b",), frozenset({2, 1})]) == "[('b',), {1, 2}]"
+
+
+def test_very_long_evidence_is_cut_visibly():
+    assert len(shown("x" * 10_000)) <= 600
+    assert shown("x" * 10_000).endswith("[…]")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8))
+def test_any_evidence_can_be_shown(value):
+    assert text.visible(shown(value)) == shown(value)
+
+
+def test_importing_it_brings_in_nothing_heavy():
+    code = "import json, sys, memlab.classroom; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(run_python(code)))
+
+    assert loaded & {"IPython", "pandas", "matplotlib", "ipywidgets", "numpy", "openai"} == set()
+
+
+# A real second program --------------------------------------------------------------------------
+
+
+def test_it_is_another_process():
+    assert int(run_python("import os; print(os.getpid())")) != os.getpid()
+
+
+def test_what_it_printed_comes_back_without_the_last_line_end():
+    assert run_python("print('一\\n二')") == "一\n二"
+
+
+def test_the_salt_of_hash_can_be_chosen():
+    code = "print(hash('likes tea') % 100)"
+
+    assert run_python(code, hash_seed=1) == "53"
+    assert run_python(code, hash_seed=2) == "58"
+
+
+def test_without_a_salt_every_program_has_its_own(monkeypatch):
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+
+    assert len({run_python("print(hash('likes tea'))") for _ in range(3)}) > 1
+
+
+def test_it_finds_this_memlab():
+    code = "import memlab; print(memlab.__file__)"
+
+    assert Path(run_python(code)) == Path(sys.modules["memlab"].__file__)
+
+
+def test_it_runs_in_an_empty_folder_that_is_gone_afterwards():
+    seen = run_python("import os, pathlib; print(os.getcwd(), os.listdir(), sep='|')")
+    folder, _, content = seen.partition("|")
+
+    assert content == "[]"
+    assert not Path(folder).exists()
+
+
+def test_a_folder_and_arguments_can_be_given(tmp_path):
+    code = "import sys; open('note.txt', 'w', encoding='utf-8').write(sys.argv[1])"
+    run_python(code, args=["乌龙茶 <3"], folder=tmp_path)
+
+    assert (tmp_path / "note.txt").read_text(encoding="utf-8") == "乌龙茶 <3"
+
+
+def test_a_program_that_fails_shows_its_last_words():
+    with pytest.raises(ProgramFailed, match="exit code 1") as caught:
+        run_python("print('started')\nraise ValueError('no tea left')")
+
+    assert str(caught.value).endswith("ValueError: no tea left")
+    assert caught.value.output == "started\n"
+    assert caught.value.code == 1
+
+
+def test_its_message_names_no_folder_of_this_machine():
+    with pytest.raises(ProgramFailed) as caught:
+        run_python("raise ValueError")
+
+    assert str(Path.cwd().anchor + "tmp") not in str(caught.value)
+    assert 'File "<string>", line 1' in str(caught.value)
+
+
+def test_a_program_that_hangs_is_stopped():
+    with pytest.raises(ProgramFailed, match=r"did not end within 0\.5 s") as caught:
+        run_python("import time; time.sleep(60)", timeout_s=0.5)
+
+    assert caught.value.code is None
+
+
+def test_it_cannot_wait_for_the_keyboard():
+    with pytest.raises(ProgramFailed, match="EOFError"):
+        run_python("input()")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, "1", True])
+def test_an_impossible_salt_is_refused(seed):
+    with pytest.raises(InvalidInput, match="hash_seed"):
+        run_python("print()", hash_seed=seed)
+
+
+# Source -----------------------------------------------------------------------------------------
+
+
+def test_source_is_the_installed_text_and_runs_again():
+    shown_source = source(text.cut)
+
+    assert shown_source in Path(text.__file__).read_text(encoding="utf-8")
+    code = f"_joined = lambda *_: False\n{shown_source}print(cut('abcdef', 5))"
+    assert run_python(code) == "a […]"
+
+
+def test_source_of_a_method_and_a_property_starts_at_the_margin():
+    assert source(Record.to_dict).startswith("def to_dict(self)")
+    assert source(classroom.checks.Result).startswith("@dataclass")
+    assert source(type(Path()).name).lstrip("@").startswith("property")
+
+
+def test_a_notebook_shows_source_as_code(in_ipython):
+    shell_result, _, _ = in_ipython("source(claim)")
+    plain, _ = InteractiveShell.instance().display_formatter.format(shell_result.result)
+
+    assert plain["text/plain"].startswith("def claim(")
+    assert plain["text/markdown"].startswith("```python\ndef claim(")
+    assert plain["text/markdown"].endswith("\n```")
+
+
+def test_a_fence_inside_the_source_does_not_end_the_block():
+    fenced = classroom.programs.Source("x = '''\n````\n<script>'''\n")
+
+    assert fenced._repr_markdown_().startswith("`````python\n")
+
+
+@pytest.mark.parametrize("thing", [len, 3, "text"])
+def test_what_has_no_source_is_refused(thing):
+    with pytest.raises(InvalidInput, match="there is no Python source"):
+        source(thing)
+
+
+# Exercises --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh_hints(monkeypatch):
+    monkeypatch.setattr(classroom.checks, "_hints_given", {})
+
+
+def sound(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+
+
+def read_only(path):
+    if not path.is_file() or not path.stat().st_size:
+        raise ValueError("nothing there")
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+    try:
+        damage = connection.execute("PRAGMA integrity_check").fetchall()
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise ValueError("not a database") from error
+    if damage != [("ok",)]:
+        connection.close()
+        raise ValueError(damage)
+    return connection
+
+
+def looks_first(path):
+    with open(path, "rb") as file:
+        if file.read(16) != b"SQLite format 3\0":
+            raise ValueError("no database")
+    if not sound(path):
+        raise OSError("damaged")
+    return sqlite3.connect(path)
+
+
+def copies(path):
+    """Look at a copy in memory, and touch the file only when that is sound."""
+    content = Path(path).read_bytes()
+    with closing(sqlite3.connect(":memory:")) as memory:
+        memory.deserialize(content)
+        if not content or memory.execute("PRAGMA integrity_check").fetchone() != ("ok",):
+            raise ValueError("damaged")
+    return sqlite3.connect(path)
+
+
+def opens_everything(path):
+    return sqlite3.connect(path)
+
+
+def refuses_everything(path):
+    raise ValueError("no")
+
+
+def header_only(path):
+    if not path.exists() or path.read_bytes()[:16] != b"SQLite format 3\0":
+        raise ValueError("no database")
+    return sqlite3.connect(path)
+
+
+def starts_anew(path):
+    try:
+        return read_only(path)
+    except ValueError:
+        path.unlink(missing_ok=True)
+        return sqlite3.connect(path)
+
+
+def moves_it_away(path):
+    try:
+        return read_only(path)
+    except ValueError:
+        if path.exists():
+            path.rename(path.with_suffix(".bad"))
+        raise
+
+
+def keeps_a_copy(path):
+    try:
+        return read_only(path)
+    except ValueError:
+        if path.exists():
+            path.with_suffix(".bad").write_bytes(path.read_bytes())
+        raise
+
+
+def takes_an_empty_file(path):
+    if not path.exists() or not sound(path):
+        raise ValueError("damaged")
+    return sqlite3.connect(path)
+
+
+def creates_a_file(path):
+    if not sound(path):
+        raise ValueError("damaged")
+    if not path.stat().st_size:
+        raise ValueError("empty")
+    return sqlite3.connect(path)
+
+
+def forgets_to_return(path):
+    read_only(path).close()
+
+
+def returns_it_closed(path):
+    connection = read_only(path)
+    connection.close()
+    return connection
+
+
+def returns_none_instead(path):
+    try:
+        return read_only(path)
+    except ValueError:
+        return None
+
+
+def mistypes(path):
+    return sqlite3.conect(path)
+
+
+def ends_the_program(path):
+    try:
+        return read_only(path)
+    except ValueError:
+        sys.exit(1)
+
+
+def exact_once(proposals, id, change):
+    proposal = proposals.get(id)
+    if proposal is None or proposal["state"] != "approved":
+        return False
+    if change != {**proposal["change"], "revision": proposal["revision"]}:
+        return False
+    proposal["state"] = "used"
+    return True
+
+
+def field_by_field(proposals, id, change):
+    if id in proposals and proposals[id]["state"] == "approved":
+        found = proposals[id]
+        same = all(found["change"][name] == change[name] for name in ("kind", "key", "value"))
+        if same and found["revision"] == change["revision"]:
+            proposals[id] = {**found, "state": "used"}
+            return True
+    return False
+
+
+def never_marks(proposals, id, change):
+    return exact_once({**proposals, id: dict(proposals[id])} if id in proposals else {}, id, change)
+
+
+def marks_first(proposals, id, change):
+    if id not in proposals or proposals[id]["state"] != "approved":
+        return False
+    before, proposals[id]["state"] = dict(proposals[id]), "used"
+    return exact_once({id: before}, id, change)
+
+
+def any_value(proposals, id, change):
+    if id not in proposals:
+        return False
+    return exact_once(proposals, id, {**change, "value": proposals[id]["change"]["value"]})
+
+
+def any_case(proposals, id, change):
+    found = proposals.get(id)
+    if found and found["change"]["value"].casefold() == change["value"].strip().casefold():
+        return any_value(proposals, id, change)
+    return False
+
+
+def any_key(proposals, id, change):
+    if id not in proposals:
+        return False
+    return exact_once(proposals, id, {**change, "key": proposals[id]["change"]["key"]})
+
+
+def any_kind(proposals, id, change):
+    if id not in proposals:
+        return False
+    return exact_once(proposals, id, {**change, "kind": proposals[id]["change"]["kind"]})
+
+
+def any_revision(proposals, id, change):
+    if id not in proposals:
+        return False
+    return exact_once(proposals, id, {**change, "revision": proposals[id]["revision"]})
+
+
+def any_later_revision(proposals, id, change):
+    if id not in proposals or change["revision"] < proposals[id]["revision"]:
+        return False
+    return any_revision(proposals, id, change)
+
+
+def takes_pending(proposals, id, change):
+    if id in proposals and proposals[id]["state"] in ("pending", "approved"):
+        proposals[id]["state"] = "approved"
+    return exact_once(proposals, id, change)
+
+
+def takes_unless_used(proposals, id, change):
+    if id in proposals and proposals[id]["state"] != "used":
+        proposals[id]["state"] = "approved"
+    return exact_once(proposals, id, change)
+
+
+def fails_on_an_unknown_id(proposals, id, change):
+    return exact_once({id: proposals[id]}, id, change)
+
+
+def finds_another_id(proposals, id, change):
+    return any(exact_once(proposals, other, change) for other in proposals)
+
+
+def removes_it(proposals, id, change):
+    return exact_once(proposals, id, change) and bool(proposals.pop(id))
+
+
+def returns_the_change(proposals, id, change):
+    return change if exact_once(proposals, id, change) else False
+
+
+RIGHT = {
+    "02a": [read_only, looks_first, copies],
+    "04a": [exact_once, field_by_field],
+}
+WRONG = {
+    "02a": {
+        opens_everything: "a text file: it was opened, not refused",
+        refuses_everything: "a sound small database: it was refused",
+        header_only: "noise behind SQLite's own first 16 bytes: it was opened",
+        starts_anew: "a text file: it was opened, not refused",
+        moves_it_away: "a text file: it was refused, but the file is gone",
+        keeps_a_copy: "a text file: it was refused, but another file was left beside it",
+        takes_an_empty_file: "an empty file: it was opened, not refused",
+        creates_a_file: "a path where there is no file: it was refused, but a file was created",
+        forgets_to_return: "a sound small database: it returned None",
+        returns_it_closed: "a sound small database: the connection cannot be read",
+        returns_none_instead: "a text file: it returned None, but a refusal must raise",
+        mistypes: "a sound small database: it stopped with AttributeError",
+        ends_the_program: "a text file: it ended the whole program",
+    },
+    "04a": {
+        never_marks: "the exact change that was approved: it returned True, but the proposal is",
+        marks_first: "a value with one character more: it returned False, but something else",
+        any_value: "a value with one character more: it returned True",
+        any_case: "a value that differs in upper case: it returned True",
+        any_key: "another key: it returned True",
+        any_kind: "another kind: it returned True",
+        any_revision: "a record that has moved on to a later revision: it returned True",
+        any_later_revision: "a record that has moved on to a later revision: it returned True",
+        takes_pending: "a proposal that is pending: it returned True",
+        takes_unless_used: "a proposal that is pending: it returned True",
+        fails_on_an_unknown_id: "an id that does not exist: it stopped with KeyError",
+        finds_another_id: "an id that does not exist: it returned True",
+        removes_it: "the exact change that was approved: it returned True, but the proposal is",
+        returns_the_change: "the exact change that was approved: it returned {",
+    },
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXERCISES))
+def test_every_exercise_has_solutions_and_five_wrong_ones(name):
+    assert RIGHT[name]
+    assert len(WRONG[name]) >= 5
+    assert EXERCISES[name].hints
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [pytest.param(name, it, id=it.__name__) for name in RIGHT for it in RIGHT[name]],
+)
+def test_a_right_answer_passes(name, answer, fresh_hints, capsys):
+    check(name, answer)
+
+    assert capsys.readouterr().out.startswith(f"{name} · passed. All ")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # wrong answers leave connections open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [pytest.param(n, it, s, id=it.__name__) for n in WRONG for it, s in WRONG[n].items()],
+)
+def test_a_wrong_answer_is_told_where_it_fails(name, answer, said, fresh_hints, capsys):
+    check(name, answer)
+
+    assert capsys.readouterr().out.startswith(f"{name} · not yet. {said}")
+
+
+def stub(path): ...
+
+
+def described_stub(path):
+    """Open the database, or refuse it."""
+
+
+@pytest.mark.parametrize("thing", [stub, described_stub, lambda path: None, ..., None])
+@pytest.mark.parametrize("name", sorted(EXERCISES))
+def test_an_unchanged_stub_is_not_attempted(name, thing, capsys):
+    check(name, thing)
+
+    assert f"{name} · not attempted yet." in capsys.readouterr().out
+
+
+def test_what_is_no_function_is_told_so(fresh_hints, capsys):
+    check("04a", "done")
+
+    assert "the answer is done, not a function" in capsys.readouterr().out
+
+
+def test_a_function_with_other_arguments_is_told_so(fresh_hints, capsys):
+    check("04a", lambda proposals: True)
+
+    assert "it stopped with TypeError" in capsys.readouterr().out
+
+
+def test_each_call_gives_one_hint_more(fresh_hints, capsys):
+    hints = EXERCISES["04a"].hints
+    for times in (*range(1, len(hints) + 1), len(hints)):
+        check("04a", any_value)
+
+        given_now = re.findall(r"hint (\d) of", capsys.readouterr().out)
+        assert given_now == [str(n) for n in range(1, times + 1)]
+
+
+def test_hints_of_two_exercises_are_counted_apart(fresh_hints, capsys):
+    check("04a", any_value)
+    check("04a", any_value)
+    check("02a", refuses_everything)
+
+    assert "hint 2" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_no_hint_is_a_line_of_the_solution():
+    hints = " ".join(hint for exercise in EXERCISES.values() for hint in exercise.hints)
+
+    assert not re.search(r"quick_check|integrity_check|mode=|==|\[\"", hints)
+
+
+def test_an_unknown_exercise_is_refused():
+    with pytest.raises(InvalidInput, match="there is no exercise '99z'; there are: 02a, 04a"):
+        check("99z", stub)
+
+
+def test_the_inputs_are_new_at_every_call():
+    def values_seen():
+        seen = set()
+
+        def watch(proposals, id, change):
+            seen.add(change["value"])
+            return exact_once(proposals, id, change)
+
+        assert grade("04a", watch).state == "passed"
+        return seen
+
+    assert values_seen().isdisjoint(values_seen())
+
+
+def test_a_check_is_shown_in_a_notebook(in_ipython):
+    result, [shown_once], _ = in_ipython("def answer(path):\n    ...\ncheck('02a', answer)")
+
+    assert result.success
+    assert shown_once.data["text/plain"].startswith("02a · not attempted yet.")
+    assert 'role="status"' in shown_once.data["text/html"]
