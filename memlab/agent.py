@@ -223,21 +223,17 @@ class MemoryAgent:
                 turn.steps.append(Step(sent, message))
                 return text, COMPLETE
             results = [await self._run(call, turn) for call in calls]
+            if turn.calls > limits.tool_calls:
+                data = tuple(result.data for result in results)
+                turn.steps.append(Step(sent, message, tuple(calls), data))
+                return text, "tool_call_limit"
             request = self._as_it_stands(request)
             exchange = _exchange(message, calls, results)
             told = squeeze(exchange, room(request, limits.request_chars))
+            data = tuple(json.loads(answer["content"]) for answer in told.results)
+            turn.steps.append(Step(sent, message, tuple(calls), data))
             turn.found.append((told, _records(told, exchange, results)))
-            turn.steps.append(
-                Step(
-                    sent,
-                    message,
-                    tuple(calls),
-                    tuple(json.loads(answer["content"]) for answer in told.results),
-                )
-            )
             request = replace(request, exchanges=(*request.exchanges, told))
-            if turn.calls > limits.tool_calls:
-                return text, "tool_call_limit"
         return text, "model_call_limit"
 
     def _as_it_stands(self, request: Request) -> Request:

@@ -150,9 +150,11 @@ class Conflict(StoreError):
 
     def __init__(self, kind: str, key: str, expected: int, found: int):
         self.kind, self.key, self.expected, self.found = kind, key, expected, found
+        stands = f"stands at revision {found} now" if found else "is not there now"
+        made = f"for revision {expected}" if expected else "to make a new record"
         super().__init__(
-            f"{kind}/{key} is {_revision(found)} now; this change was made for "
-            f"{_revision(expected)}. Nothing was written. Read it again and ask anew."
+            f"{kind}/{key} {stands}; this change was meant {made}. "
+            "Nothing was written. Read it again and ask anew."
         )
 
 
@@ -183,7 +185,3 @@ class ModelError(MemlabError):
     def __init__(self, message: str, status: int | None = None):
         self.status = status
         super().__init__(message)
-
-
-def _revision(number: int) -> str:
-    return f"at revision {number}" if number else "not there"

@@ -167,6 +167,13 @@ def test_hostile_text_is_escaped_and_what_is_hidden_in_it_is_shown(in_ipython):
         assert "\u200b" not in form
 
 
+def test_a_price_is_not_typeset_as_a_formula(in_ipython):
+    _, [shown_once], _ = in_ipython("claim('it costs $5', True, {'not': '$6 and $7'})")
+
+    assert 'class="tex2jax_ignore' in shown_once.data["text/html"]
+    assert re.search("<code[^>]*><bdi>.6 and .7</bdi></code>", shown_once.data["text/html"])
+
+
 def test_evidence_is_the_same_in_every_process():
     class Thing:
         pass

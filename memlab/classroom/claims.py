@@ -153,6 +153,7 @@ def _markup(
     tone: str, verdict: str, sentence: str, lines: Sequence[tuple[str, str]], values: bool
 ) -> str:
     mark, colour, border = _TONES[tone]
+    role = "alert" if tone == "bad" else "status"
     # `code` and the two classes keep a page from typesetting "$5 and $6" as a formula.
     tag = 'code style="white-space:pre-wrap"' if values else "span"
     items = "".join(
@@ -162,7 +163,7 @@ def _markup(
     )
     below = f'<ul style="margin:4px 0 0 0;padding-left:20px">{items}</ul>' if items else ""
     return (
-        f'<div class="tex2jax_ignore mathjax_ignore" role="{"alert" if tone == "bad" else "status"}" '
+        f'<div class="tex2jax_ignore mathjax_ignore" role="{role}" '
         f'style="border-left:4px {border} {colour};padding:4px 0 4px 10px;margin:4px 0;'
         f'overflow-wrap:anywhere">'
         f'<strong style="background-color:{colour};color:#ffffff;padding:1px 7px;'
