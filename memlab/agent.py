@@ -232,7 +232,7 @@ class MemoryAgent:
             told = squeeze(exchange, room(request, limits.request_chars))
             data = tuple(json.loads(answer["content"]) for answer in told.results)
             turn.steps.append(Step(sent, message, tuple(calls), data))
-            turn.found.append((told, _records(told, exchange, results)))
+            turn.found += _records(told, exchange, results)
             request = replace(request, exchanges=(*request.exchanges, told))
         return text, "model_call_limit"
 
@@ -272,11 +272,10 @@ class MemoryAgent:
         )
         for id in list(self._asked):
             asked = memory.proposal(id)
-            if asked is None:  # everything about the user was forgotten
-                del self._asked[id]
-                gone = True
-            elif asked.effect == "deleted" or (asked.state == "used" and asked.change is None):
-                gone = True  # deleted by an approval; or stored by one, then deleted, text and all
+            if asked is None:
+                del self._asked[id]  # everything about the user was forgotten
+            if asked is None or (asked.state == "used" and asked.change is None):
+                gone = True  # or it was stored by an approval and then deleted, text and all
         if gone:
             self._history.clear()
         return gone
@@ -298,7 +297,7 @@ class _Turn:
         self.applied: list[Applied] = []
         self.proposed: dict[str, None] = {}
         self.sent: dict[Name, Record] = {}
-        self.found: list[tuple[Exchange, list[Record]]] = []
+        self.found: list[Record] = []  # by calls; the next request holds the newest exchange
         self.told: set[str] = set()
         self.ids: set[str] = set()
         self.calls = 0
@@ -309,11 +308,8 @@ class _Turn:
 
     def note_sent(self, fitted: Request) -> None:
         """Keep which records a model really gets to see: in the request, or in a result."""
-        seen = [*fitted.memories]
-        for exchange, records in self.found:
-            if any(exchange is kept for kept in fitted.exchanges):
-                seen.extend(records)
-        self.sent.update({(record.kind, record.key): record for record in seen})
+        for record in (*fitted.memories, *self.found):
+            self.sent[record.kind, record.key] = record
 
 
 def read_reply(reply: object, taken: set[str]) -> tuple[dict[str, Any], list[Call]]:

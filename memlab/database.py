@@ -378,6 +378,7 @@ class Transaction:
             if connection.in_transaction:  # an interrupt struck while the last one was ended
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
+            return self
         except BaseException as error:
             try:
                 if connection is not None and connection.in_transaction:  # an interrupt
@@ -387,7 +388,6 @@ class Transaction:
                 raise
             finally:
                 database._lock.release()
-        return self
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Any]:
         """Return all rows of one query, as they stand inside this transaction."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from memlab.approvals import OPEN, change_of, digest
@@ -47,6 +48,8 @@ _PROPOSAL = (
     "id, action, kind, key, value, expect, base, old_value, reason, session, asked, expires,"
     " state, decided, how, note, effect"
 )
+
+_LONE = re.compile("[\ud800-\udfff]")  # bytes that are no UTF-8, as `read_damaged` shows them
 
 # Records ----------------------------------------------------------------------------------------
 
@@ -386,7 +389,7 @@ def _records(file: Database) -> Iterator[Problem]:
     )
     for user, folded, *row in found:
         try:
-            value = _record(tuple(row)).value
+            value = _record_of(row).value
             check_name(user, "user")
             check_key(row[1])
             if clean(value, "value") != value or fold(value) != folded:
@@ -435,20 +438,22 @@ def _proposals(file: Database) -> Iterator[Problem]:
 # Inside -----------------------------------------------------------------------------------------
 
 
-_TYPES = {  # of `_RECORD`
-    (str, str, str, int, str, int, int, last_used, int, int) for last_used in (int, type(None))
-}
-
-
 def _record(row: tuple[Any, ...]) -> Record:
     kind, key, value, revision, session, created, updated, last_used, uses, pinned = row
-    if tuple(map(type, row)) not in _TYPES or kind not in KINDS:
+    texts = type(key) is type(value) is type(session) is str and kind in KINDS
+    numbers = type(revision) is type(created) is type(updated) is type(uses) is type(pinned) is int
+    if not (texts and numbers and (last_used is None or type(last_used) is int)):
         raise _damaged(kind, key, "its row holds what memlab never writes")
-    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise _damaged(kind, key, "its text is no UTF-8")
     return Record(
         kind, key, value, revision, session, created, updated, last_used, uses, bool(pinned)
     )
+
+
+def _record_of(row: Sequence[Any]) -> Record:
+    """Build a record from a row of `read_damaged`."""
+    if any(type(cell) is str and not cell.isascii() and _LONE.search(cell) for cell in row):
+        raise _damaged(row[0], row[1], "its text is no UTF-8")
+    return _record(tuple(row))
 
 
 def _damaged(kind: object, key: object, detail: str) -> StoreDamaged:
@@ -459,17 +464,13 @@ def _damaged(kind: object, key: object, detail: str) -> StoreDamaged:
 
 def _problem(what: str, *name: object) -> Problem:
     """Return a problem of one row, whose name may be damaged as well."""
-    return Problem(
-        what,
-        *(
-            part.decode("utf-8", "surrogateescape")
-            if isinstance(part, bytes)
-            else None
-            if part is None
-            else str(part)
-            for part in name
-        ),
-    )
+    return Problem(what, *map(_legible, name))
+
+
+def _legible(part: object) -> str | None:
+    if isinstance(part, bytes):
+        return part.decode("utf-8", "surrogateescape")
+    return part if part is None else str(part)
 
 
 def _sound(file: Database, sql: str, args: tuple[Any, ...]) -> list[Record]:
@@ -479,7 +480,7 @@ def _sound(file: Database, sql: str, args: tuple[Any, ...]) -> list[Record]:
         records = []
         for row in file.read_damaged(sql, args):
             try:
-                records.append(_record(row))
+                records.append(_record_of(row))
             except StoreDamaged as error:
                 warnings.warn(f"Left out: {error.detail}. store.verify() lists all.", stacklevel=4)
         return records

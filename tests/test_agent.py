@@ -1,6 +1,7 @@
 """The loop: what is sent, done and kept, whatever a model or a person does meanwhile."""
 
 import asyncio
+import copy
 import gc
 import json
 import time
@@ -141,7 +142,7 @@ def test_a_model_that_changes_what_it_was_sent_changes_nothing_that_counts(alice
 
     class Vandal(Raw):
         async def complete(self, messages, tools):
-            reply = await super().complete(json.loads(json.dumps(messages)), list(tools))
+            reply = await super().complete(*copy.deepcopy((messages, tools)))
             vandal(messages, tools)
             return reply
 
@@ -158,7 +159,8 @@ def test_a_model_that_changes_what_it_was_sent_changes_nothing_that_counts(alice
     assert last[0]["content"] == SYSTEM
     assert json.loads(last[1]["content"])["task"] == "Please look."
     assert len(results({"messages": last})) == 2
-    assert len(agent.model.requests[-1]["tools"]) == 5
+    assert len(agent.model.requests[0]["tools"]) == 5
+    assert agent.model.requests[-1]["tools"] == agent.model.requests[0]["tools"]
     assert [m["role"] for m in answer.steps[-1].request.messages][:2] == ["system", "user"]
     assert answer.steps[-1].request.messages[0]["content"] == SYSTEM
 
@@ -913,7 +915,7 @@ def test_a_rejection_holds_and_is_told_with_its_reason(alice):
     alice.approvals.reject(asked_before(agent), "not about me")
 
     answer, requests = told(agent, *[call("memory_put", **GOOD)] * 3, say("Ok."))
-    _, later = told(agent, say("Hm."))
+    _, again = told(agent, call("memory_put", **GOOD), say("Hm."))
 
     assert user_message(requests[0])["decisions"][0]["note"] == "not about me"
     for result in results(requests[-1]).values():
@@ -922,7 +924,8 @@ def test_a_rejection_holds_and_is_told_with_its_reason(alice):
         assert "not about me" in result["error"]
     assert answer.waiting == ()
     assert alice.list() == []
-    assert user_message(later[0])["decisions"] == [], "it was told already"
+    for request in again:
+        assert user_message(request)["decisions"] == [], "it was told already"
 
 
 def test_a_grant_before_the_next_call_lets_it_through_once(alice):
@@ -1186,6 +1189,21 @@ def test_a_deletion_by_hand_while_the_model_works_keeps_the_turn_out(alice):
     agent = remembered(alice)
     told(agent, delete_meanwhile, task="My bird?")
 
+    assert agent.history == ()
+
+
+def test_what_was_stored_and_deleted_in_one_turn_keeps_the_turn_out(alice):
+    alice.approvals.grant(Put(**GOOD))
+    agent = MemoryAgent(alice, None)
+    talk(agent, "Hi")
+
+    def delete(messages, tools):
+        alice.approvals.grant(Delete("note", "a"))
+        return call("memory_delete", kind="note", key="a")
+
+    answer, _ = told(agent, call("memory_put", **GOOD), delete, say("Gone."))
+
+    assert [applied.effect for applied in answer.writes] == ["created", "deleted"]
     assert agent.history == ()
 
 

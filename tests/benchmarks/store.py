@@ -33,7 +33,7 @@ from tests.benchmarks.report import Row, arguments, cpu, goal, growth, in_turn, 
 USER_RECORDS = 64
 GOALS = {"put": 3.0, "get": 2.0, "search": 2.0}
 WALL_GOAL = 1.3
-FLAT = 0.1  # exponent: a thousand times more records may at most double the time
+FLAT = 0.05  # exponent beyond bare SQLite's own, whose trees grow deeper and caches colder
 
 # The product's own limits are far below a million records.
 LIMITS = Limits(records_per_user=10**6, records_total=10**9, database_bytes=10**12)
@@ -88,9 +88,9 @@ class Bare:
     def search(self, job: Job) -> list[Any]:
         return self.connection.execute(
             "SELECT kind, key, value, revision, session, created, updated FROM memory"
-            " WHERE user = ? AND (instr(folded, ?2) OR instr(key, ?2))"
+            " WHERE user = ? AND (instr(folded, ?) OR instr(key, ?))"
             " ORDER BY updated DESC LIMIT 5",
-            (_user(job.user), job.text.lower()),
+            (_user(job.user), job.text.lower(), job.text.lower()),
         ).fetchall()
 
 
@@ -194,7 +194,8 @@ def with_growth(rows: list[Row]) -> list[Row]:
         for side in ("memlab", "bare"):
             row[f"{side} growth"] = "" if small is None else round(_growth(small, row, side), 3)
         if small is not None and row["time"] == "cpu":
-            row["flat"] = "yes" if row["memlab growth"] <= FLAT else "NO"
+            more = row["memlab growth"] - max(row["bare growth"], 0)
+            row["flat"] = "yes" if more <= FLAT else "NO"
         else:
             row["flat"] = ""
     return rows
@@ -232,6 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     notes = [
         f"The disk of that folder takes {wait:.2f} ms to keep 4 KiB.",
         "growth: the exponent since the next smaller size; 0 is flat, 1 is linear.",
+        f"flat: memlab's growth is at most {FLAT} more than that of bare SQLite.",
     ]
     return show("store", with_growth(rows), options.json, notes)
 

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import memlab
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
+
+import memlab
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = os.environ.get("MEMLAB_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -69,6 +70,15 @@ class Lab:
         }
         nbformat.write(notebook, self.root / name)
         return name
+
+    def copy(self, path: Path) -> str:
+        """Put a notebook into the Lab as if it had never been run; return its name."""
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        nbformat.write(notebook, self.root / path.name)
+        return path.name
 
 
 @pytest.fixture(scope="session")
