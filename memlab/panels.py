@@ -257,7 +257,7 @@ class _Card(w.VBox):  # type: ignore[misc]
             )
 
     def attempt(self, act: Callable[[], Applied | Proposal]) -> None:
-        """Ask the store to decide, and keep its answer in words: no error may get lost here."""
+        """Ask the store to decide, and keep its answer in words, also where it refuses."""
         if not self.waits:
             return  # a second click
         self.words, self._message.value = "", ""
@@ -267,8 +267,6 @@ class _Card(w.VBox):  # type: ignore[misc]
             return  # decided elsewhere, or too late: the store tells what became of it
         except MemlabError as error:
             self._warn(str(error))
-        except Exception as error:  # in a callback nobody would ever see it
-            self._warn(f"{type(error).__name__}: {error}")
         else:
             self.words = _outcome(answer)
 
@@ -295,7 +293,7 @@ class _Card(w.VBox):  # type: ignore[misc]
     def _guarded(self, act: Callable[[], object]) -> None:
         try:
             act()
-        except Exception as error:
+        except Exception as error:  # in a callback nobody would ever see it
             self._warn(f"{type(error).__name__}: {error}")
             self._arrange()
 

@@ -270,8 +270,18 @@ def test_a_program_that_hangs_is_stopped():
 
 
 def test_it_cannot_wait_for_the_keyboard():
-    with pytest.raises(ProgramFailed, match="EOFError"):
-        run_python("input()")
+    read, write = os.pipe()
+    os.write(write, b"typed by somebody\n")
+    os.close(write)
+    ours = os.dup(0)
+    os.dup2(read, 0)
+    try:
+        with pytest.raises(ProgramFailed, match="EOFError"):
+            run_python("input()")
+    finally:
+        os.dup2(ours, 0)
+        os.close(ours)
+        os.close(read)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, "1", True])

@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import random
 import sqlite3
 import stat
 import sys
@@ -356,23 +357,26 @@ def test_a_full_file_refuses_what_is_new_and_loses_nothing(reopen):
 
 
 def test_in_a_full_file_everything_can_still_be_deleted(reopen, standing):
-    store = reopen(limits=Limits(database_bytes=150_000, **ROOMY))
+    store = reopen(limits=Limits(database_bytes=100_000, **ROOMY))
     alice = store.for_user("alice", "s1")
+
+    def key(n):  # long, so that the tombstones soon need a page of their own
+        return f"k{n:05}".ljust(64, "x")
 
     def fill(n):
         try:
             while True:
-                alice.put("note", f"k{n:05}", f"marker-{n} " + "x" * (n * 37 % 300))
+                alice.put("note", key(n), f"marker-{n} " + "x" * (n * 37 % 300))
                 n += 1
         except QuotaReached:
             return n
 
-    n = fill(0)
-    for deleted in range(40):
-        assert alice.delete("note", f"k{deleted * 7:05}")
-        assert standing(f"marker-{deleted * 7} ") == []
+    n, chance = fill(0), random.Random(0)
+    for each in chance.sample(range(n), 60):
+        assert alice.delete("note", key(each))
+        assert standing(f"marker-{each} ") == []
         n = fill(n)
-    assert store.stats()["database_bytes"] <= 150_000 + 64 * 4096
+    assert store.stats()["database_bytes"] <= 100_000 + 64 * 4096
     assert alice.forget_everything() > 0
     assert alice.put("note", "k", "v").revision == 1
 
@@ -504,6 +508,22 @@ def test_a_version_1_file_that_cannot_be_carried_whole_is_left_as_it_is(folder, 
     before = files(folder)
     with pytest.raises(StoreDamaged, match="version 1 row"):
         MemoryStore.open(folder, create=True)
+    assert files(folder) == before
+
+
+def test_even_its_log_is_left_as_it_is(folder, program):
+    make_old(folder, journal="WAL").close()
+    dying = program(
+        "import os, sqlite3, sys\n"
+        "other = sqlite3.connect(sys.argv[1] + '/memory.sqlite3', isolation_level=None)\n"
+        "other.execute(\"INSERT INTO memory VALUES ('eve', 'diary', 'k', 'v', 's', 1)\")\n"
+        "os._exit(9)\n"
+    )
+    dying.wait()
+    before = files(folder)
+    assert len(before) == 2
+    with pytest.raises(StoreDamaged, match="diary"):
+        MemoryStore.open(folder)
     assert files(folder) == before
 
 

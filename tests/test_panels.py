@@ -528,13 +528,14 @@ def test_the_repr_says_the_state(asked):
     assert repr(panel).startswith("ApprovalPanel(alice: nothing waiting; 3 decided: ")
 
 
-def test_a_saved_notebook_holds_the_whole_repr_as_the_store_is_when_shown(asked):
+def test_a_saved_notebook_holds_the_whole_repr_as_the_store_is_when_shown(asked, lent):
+    lent.propose(Put("project", "deadline", "30 November"))
     panel = ApprovalPanel(asked)
     asked.approvals.approve("p1")
 
-    assert panel._repr_mimebundle_()["text/plain"] == (
-        "ApprovalPanel(alice: 2 waiting: p2 put note/tea, p3 delete note/old; "
-        "1 decided: p1 approved)"
+    assert panel._repr_mimebundle_()["text/plain"] == (  # ipywidgets would cut it at 110
+        "ApprovalPanel(alice: 3 waiting: p2 put note/tea, p3 delete note/old, "
+        "p4 put project/deadline; 1 decided: p1 approved)"
     )
 
 

@@ -273,6 +273,7 @@ def test_search_is_literal_and_recall_is_ranked(alice, box):
 
     assert [each["key"] for each in literal.data["records"]] == ["sale"]
     assert [each["key"] for each in ranked.data["records"]] == ["sale", "trap"]
+    assert [record.key for record in literal.records + ranked.records] == ["sale", "sale", "trap"]
 
 
 def test_a_search_that_finds_nothing_says_so_without_an_error(box):
@@ -435,6 +436,7 @@ class Speaker:
     [
         lambda text: text.upper(),
         lambda text, loud=True: text.upper(),
+        lambda loud=True, text="": text.upper(),
         lambda **given: given["text"].upper(),
         lambda given: given["text"].upper(),
         lambda given, /: given["text"].upper(),
@@ -442,7 +444,17 @@ class Speaker:
         later,
         lambda text: later(text),
     ],
-    ids=["name", "default", "any name", "dict", "place", "method", "async", "awaitable"],
+    ids=[
+        "name",
+        "default",
+        "default first",
+        "any name",
+        "dict",
+        "place",
+        "method",
+        "async",
+        "awaitable",
+    ],
 )
 def test_a_tool_of_the_caller_may_take_names_or_the_dict_and_may_be_async(run_it):
     assert run(only(run_it), "mine", {"text": "hi"}).data == {"ok": True, "result": "HI"}
@@ -535,7 +547,7 @@ def test_a_tool_may_refuse_in_the_words_of_the_library():
         raise InvalidInput("text", "must be kinder.")
 
     def ask(text):
-        raise NotApproved("Nobody said yes.", None)
+        raise NotApproved("Nobody said yes.", "no proposal of ours")
 
     assert refusal(run(only(refuse), "mine", {"text": "x"})) == "text: must be kinder."
     assert refusal(run(only(ask), "mine", {"text": "x"})) == "Nobody said yes."

@@ -276,9 +276,9 @@ def test_the_figure_draws_each_request_and_its_limit(alice):
 def test_the_parts_of_the_figure_can_be_told_apart_in_grey(alice):
     figure = views.plot_requests(asked(alice, say("ok")))
 
-    looks = {
+    looks = [
         (bars[0].get_hatch() or "", bars[0].get_facecolor()) for bars in figure.axes[0].containers
-    }
+    ]
     plain = sorted(sum(look[1][:3]) / 3 for look in looks if not look[0])
     assert len({hatch for hatch, _ in looks if hatch}) == len(looks) - len(plain)
     assert all(b - a > 0.2 for a, b in pairwise(plain))

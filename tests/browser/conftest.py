@@ -60,6 +60,10 @@ class Lab:
             body = response.read()
         return json.loads(body) if body else None
 
+    def end_kernels(self) -> None:
+        for session in self.call("/api/sessions"):
+            self.call(f"/api/sessions/{session['id']}", "DELETE")
+
     def write(self, name: str, *cells: str) -> str:
         """Put a notebook of these code cells into the Lab; return its name."""
         notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
@@ -118,8 +122,7 @@ def lab(tmp_path_factory, chromium):
         running = Lab(f"http://127.0.0.1:{port}", token, root, folders["TMPDIR"])
         _wait_for(running, server, log)
         yield running
-        for session in running.call("/api/sessions"):
-            running.call(f"/api/sessions/{session['id']}", "DELETE")
+        running.end_kernels()
     finally:
         server.terminate()
         try:
@@ -164,10 +167,11 @@ def chromium():
 
 
 @pytest.fixture
-def page(chromium):
+def page(chromium, lab):
     context = chromium.new_context(viewport={"width": 1200, "height": 900})
     yield context.new_page()
     context.close()
+    lab.end_kernels()
 
 
 @pytest.fixture(scope="session")
