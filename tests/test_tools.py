@@ -519,12 +519,12 @@ def test_what_is_no_json_is_a_refusal(given):
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(2, "No such file", "/home/alice/secret.txt"),
-        ValueError("/home/alice/secret.txt"),
-        KeyError("/home/alice/secret.txt"),
-        StopIteration("/home/alice/secret.txt"),
-        RecursionError("/home/alice/secret.txt"),
-        TimeoutError("/home/alice/secret.txt"),
+        OSError(2, "No such file", "/srv/alice/secret.txt"),
+        ValueError("/srv/alice/secret.txt"),
+        KeyError("/srv/alice/secret.txt"),
+        StopIteration("/srv/alice/secret.txt"),
+        RecursionError("/srv/alice/secret.txt"),
+        TimeoutError("/srv/alice/secret.txt"),
     ],
     ids=lambda error: type(error).__name__,
 )

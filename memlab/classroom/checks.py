@@ -60,7 +60,7 @@ def check(name: str, thing: Any) -> None:
     result = grade(name, thing)
     if result.state == "not attempted":
         called = getattr(thing, "__name__", "the answer")
-        show("open", f"{name} · not attempted yet.", f"Change `{called}` and run this again.")
+        show("open", f"{name} · not attempted yet.", f"Change {called} and run this again.")
     elif result.state == "passed":
         show("good", f"{name} · passed.", f"All {result.tried} inputs behave as they should.")
     else:
