@@ -124,21 +124,24 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         self._rewritten: int | None = None  # the mark up to which all is erased but in the log
-        try:
-            version = _inspect(path, self._wait_ms / 1000)
-            if version < VERSION:
-                self._migrate(clock)
-            self._live()
-            if not read_only and self.erase_pending:
-                self.erase()
-        except BaseException as error:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-            if isinstance(error, sqlite3.Error):
-                raise self._meaning(error) from error
-            raise
-        _open.add(self)
+        self._inode: tuple[int, int] | None = None
+        with _opening:
+            try:
+                version = VERSION if _is_open_here(path) else _inspect(path, self._wait_ms / 1000)
+                if version < VERSION:
+                    self._migrate(clock)
+                self._live()
+                if not read_only and self.erase_pending:
+                    self.erase()
+            except BaseException as error:
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+                if isinstance(error, sqlite3.Error):
+                    raise self._meaning(error) from error
+                raise
+            self._inode = _inode(path)
+            _open.add(self)
 
     @classmethod
     def open(
@@ -437,16 +440,40 @@ class Transaction:
                 database._lock.release()
 
 
+# What is open in this process ------------------------------------------------------------------
+
+# On POSIX a process that closes any handle of a file gives up all its locks on that file, those of
+# SQLite too: another process would then take the log away under a connection that is still open.
+# So a file that is open here already is not read by hand again, and nobody connects meanwhile.
+_open: weakref.WeakSet[Database] = weakref.WeakSet()
+_opening = threading.Lock()
+
+
+def _is_open_here(path: Path) -> bool:
+    found = _inode(path)
+    return any(
+        database._inode == found and database._connection is not None for database in list(_open)
+    )
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # whoever opens it will say why
+    return found.st_dev, found.st_ino
+
+
 # Forking ----------------------------------------------------------------------------------------
 
 # SQLite keeps its locks by process. A child that went on with the parent's connection, or merely
 # opened a second one beside it, would believe in locks that it does not hold, and lose writes. So a
 # fork waits until no transaction runs, and the child gives up what it inherited and opens its own.
-_open: weakref.WeakSet[Database] = weakref.WeakSet()
 _forking: list[Database] = []
 
 
 def _before_fork() -> None:
+    _opening.acquire()
     databases = sorted(_open, key=id)  # one order, so that two threads never wait for each other
     for database in databases:
         database._lock.acquire()
@@ -457,6 +484,7 @@ def _in_parent() -> None:
     for database in _forking:
         database._lock.release()
     _forking.clear()
+    _opening.release()
 
 
 def _in_child() -> None:

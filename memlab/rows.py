@@ -40,10 +40,10 @@ _ONE = f"SELECT {_RECORD} FROM memory WHERE user = ? AND kind = ? AND key = ?"
 _ALL = f"SELECT {_RECORD} FROM memory WHERE user = ? ORDER BY kind, key"
 _ALL_OF_KIND = f"SELECT {_RECORD} FROM memory WHERE user = ? AND kind = ? ORDER BY key"
 _FIND = (
-    f"SELECT {_RECORD} FROM memory WHERE user = ?1 AND (instr(folded, ?2) OR instr(key, ?2))"
-    " ORDER BY updated DESC, kind, key LIMIT ?3"
+    f"SELECT {_RECORD} FROM memory WHERE user = ? AND (instr(folded, ?) OR instr(key, ?))"
+    " ORDER BY updated DESC, kind, key LIMIT ?"
 )
-_FIND_OF_KIND = _FIND.replace("user = ?1", "user = ?1 AND kind = ?4")
+_FIND_OF_KIND = _FIND.replace("user = ?", "user = ? AND kind = ?")
 _PROPOSAL = (
     "id, action, kind, key, value, expect, base, old_value, reason, session, asked, expires,"
     " state, decided, how, note, effect"
@@ -70,8 +70,8 @@ def every(file: Database, user: str, kind: str | None = None) -> list[Record]:
 def find(file: Database, user: str, query: str, limit: int, kind: str | None) -> list[Record]:
     """Return the records whose folded value, or key, holds the folded `query`; latest first."""
     if kind is None:
-        return _sound(file, _FIND, (user, query, limit))
-    return _sound(file, _FIND_OF_KIND, (user, query, limit, kind))
+        return _sound(file, _FIND, (user, query, query, limit))
+    return _sound(file, _FIND_OF_KIND, (user, kind, query, query, limit))
 
 
 def last_revision(file: Source, user: str, kind: str, key: str) -> int:
@@ -139,8 +139,9 @@ def remove(file: Transaction, user: str, kind: str, key: str, expect: int | None
     args = (user, kind, key)
     found = file.execute(
         "SELECT CASE typeof(revision) WHEN 'integer' THEN revision ELSE (SELECT"
-        " coalesce(max(r.revision), 0) + 1 FROM revision r WHERE r.user = ?1 AND r.kind = ?2"
-        " AND r.key = ?3) END FROM memory WHERE user = ?1 AND kind = ?2 AND key = ?3",
+        " coalesce(max(r.revision), 0) + 1 FROM revision r WHERE r.user = m.user"
+        " AND r.kind = m.kind AND r.key = m.key) END FROM memory m"
+        " WHERE user = ? AND kind = ? AND key = ?",
         args,
     ).fetchone()
     if expect is not None and expect != (found[0] if found else 0):
@@ -206,10 +207,10 @@ def history(file: Source, user: str, kind: str, key: str) -> list[Revision]:
     """Return all values of a record, oldest first, the current one last."""
     found = file.read(
         "SELECT revision, value, session, updated FROM revision"
-        " WHERE user = ?1 AND kind = ?2 AND key = ?3"
+        " WHERE user = ? AND kind = ? AND key = ?"
         " UNION ALL SELECT revision, value, session, updated FROM memory"
-        " WHERE user = ?1 AND kind = ?2 AND key = ?3 ORDER BY revision",
-        (user, kind, key),
+        " WHERE user = ? AND kind = ? AND key = ? ORDER BY revision",
+        (user, kind, key) * 2,
     )
     return [Revision(*row) for row in found]
 
@@ -225,9 +226,9 @@ def pin(file: Transaction, user: str, kind: str, key: str, pinned: bool) -> None
 def touch(file: Transaction, user: str, names: Iterable[tuple[str, str]], now: int) -> None:
     """Count one use of each named (kind, key), in one statement."""
     file.execute(
-        "UPDATE memory SET uses = uses + 1, last_used = max(?1, coalesce(last_used, ?1))"
-        " WHERE user = ?2 AND (kind, key) IN (SELECT json_extract(value, '$[0]'),"
-        " json_extract(value, '$[1]') FROM json_each(?3))",
+        "UPDATE memory SET uses = uses + 1, last_used = max(?, coalesce(last_used, 0))"
+        " WHERE user = ? AND (kind, key) IN (SELECT json_extract(value, '$[0]'),"
+        " json_extract(value, '$[1]') FROM json_each(?))",
         (now, user, json.dumps(sorted(set(names)))),
     )
 
@@ -341,11 +342,11 @@ def ledger(file: Source, user: str, now: int, limit: int) -> list[LedgerEntry]:
     """Return the last `limit` decisions, oldest first; what waited too long counts as expired."""
     found = file.read(
         "SELECT * FROM (SELECT seq, id, action, kind, key, session, asked,"
-        " CASE WHEN state IN ('pending', 'approved') AND expires <= ?2 THEN 'expired'"
+        " CASE WHEN state IN ('pending', 'approved') AND expires <= ? THEN 'expired'"
         " ELSE state END AS now_state, coalesce(decided, expires), how, note, effect"
-        " FROM proposal WHERE user = ?1 AND (state <> 'pending' OR expires <= ?2)"
-        " ORDER BY seq DESC LIMIT ?3) ORDER BY seq",
-        (user, now, limit),
+        " FROM proposal WHERE user = ? AND (state <> 'pending' OR expires <= ?)"
+        " ORDER BY seq DESC LIMIT ?) ORDER BY seq",
+        (now, user, now, limit),
     )
     return [LedgerEntry(*row[1:]) for row in found]
 

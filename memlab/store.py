@@ -70,6 +70,9 @@ class MemoryStore:
     ) -> MemoryStore:
         """Open the store in `folder`; with `create`, make it where there is none.
 
+        While it is open, do not open memory.sqlite3 by hand in the same process: closing such a
+        handle takes SQLite's locks away (a rule of POSIX). Another process may read it.
+
         Args:
             limits: The numbers to keep to; the defaults where none are given.
             embedder: None: recall goes by words.
