@@ -44,6 +44,11 @@ _FIND = (
     " ORDER BY updated DESC, kind, key LIMIT ?"
 )
 _FIND_OF_KIND = _FIND.replace("user = ?", "user = ? AND kind = ?")
+_BEFORE_NEW = (  # what counts against a new record, and the last number its name has had
+    "SELECT (SELECT records FROM usage WHERE user = ?),"
+    " (SELECT records FROM usage WHERE user = ''),"
+    " (SELECT last FROM tombstone WHERE user = ? AND kind = ? AND key = ?)"
+)
 _PROPOSAL = (
     "id, action, kind, key, value, expect, base, old_value, reason, session, asked, expires,"
     " state, decided, how, note, effect"
@@ -82,10 +87,7 @@ def last_revision(file: Source, user: str, kind: str, key: str) -> int:
         found = file.read(
             "SELECT last FROM tombstone WHERE user = ? AND kind = ? AND key = ?", args
         )
-    last = found[0][0] if found else 0
-    if type(last) is not int:
-        raise _damaged(kind, key, "its revision is no number")
-    return last
+    return _number(found[0][0] if found else 0, kind, key)
 
 
 def write(
@@ -102,8 +104,9 @@ def write(
     if change.expect is not None and change.expect != (row[3] if row else 0):
         raise Conflict(kind, key, change.expect, row[3] if row else 0)
     if row is None:
-        _check_quota(file, user, limits)
-        revision = last_revision(file, user, kind, key) + 1
+        own, total, last = file.execute(_BEFORE_NEW, (user, user, kind, key)).fetchone()
+        _check_quota(user, own or 0, total or 0, limits)
+        revision = _number(last or 0, kind, key) + 1
         file.execute(
             "INSERT INTO memory (user, kind, key, value, folded, revision, session, created,"
             " updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -117,16 +120,16 @@ def write(
         return Applied(change, record, "created")
     if row[2] == value:
         return Applied(change, _record(row), "unchanged")
-    old = _record(row)
-    revision = old.revision + 1
+    _check_row(row)
+    *_, revision, _, created, _, last_used, uses, pinned = row
+    revision += 1
     file.execute(
         "UPDATE memory SET value = ?, folded = ?, revision = ?, session = ?, updated = ?,"
         " vector = NULL, vector_of = NULL WHERE user = ? AND kind = ? AND key = ?",
         (value, fold(value), revision, session, now, user, kind, key),
     )
     record = Record(
-        *(kind, key, value, revision, session, old.created, now),
-        *(old.last_used, old.uses, old.pinned),
+        kind, key, value, revision, session, created, now, last_used, uses, bool(pinned)
     )
     return Applied(change, record, "replaced")
 
@@ -439,22 +442,34 @@ def _proposals(file: Database) -> Iterator[Problem]:
 # Inside -----------------------------------------------------------------------------------------
 
 
-def _record(row: tuple[Any, ...]) -> Record:
+def _record(row: Sequence[Any]) -> Record:
+    _check_row(row)
+    kind, key, value, revision, session, created, updated, last_used, uses, pinned = row
+    return Record(
+        kind, key, value, revision, session, created, updated, last_used, uses, bool(pinned)
+    )
+
+
+def _check_row(row: Sequence[Any]) -> None:
+    """Refuse what only damage can have put there: the rest of memlab trusts a record's types."""
     kind, key, value, revision, session, created, updated, last_used, uses, pinned = row
     texts = type(key) is type(value) is type(session) is str and kind in KINDS
     numbers = type(revision) is type(created) is type(updated) is type(uses) is type(pinned) is int
     if not (texts and numbers and (last_used is None or type(last_used) is int)):
         raise _damaged(kind, key, "its row holds what memlab never writes")
-    return Record(
-        kind, key, value, revision, session, created, updated, last_used, uses, bool(pinned)
-    )
 
 
 def _record_of(row: Sequence[Any]) -> Record:
     """Build a record from a row of `read_damaged`."""
     if any(type(cell) is str and not cell.isascii() and _LONE.search(cell) for cell in row):
         raise _damaged(row[0], row[1], "its text is no UTF-8")
-    return _record(tuple(row))
+    return _record(row)
+
+
+def _number(revision: object, kind: str, key: str) -> int:
+    if type(revision) is not int:
+        raise _damaged(kind, key, "its revision is no number")
+    return revision
 
 
 def _damaged(kind: object, key: object, detail: str) -> StoreDamaged:
@@ -497,16 +512,15 @@ def _proposal(row: tuple[Any, ...]) -> Proposal:
     return Proposal(id, action, kind, key, change, *rest)
 
 
-def _check_quota(file: Transaction, user: str, limits: Limits) -> None:
-    found = dict(file.read("SELECT user, records FROM usage WHERE user IN (?, '')", (user,)))
-    if found.get(user, 0) >= limits.records_per_user:
+def _check_quota(user: str, own: int, total: int, limits: Limits) -> None:
+    if own >= limits.records_per_user:
         raise QuotaReached(
             "records_per_user",
             limits.records_per_user,
-            f"{user!r} already has {found[user]} memories, the most allowed. "
+            f"{user!r} already has {own} memories, the most allowed. "
             "Nothing was written. Update an existing key, or delete one first.",
         )
-    if found.get("", 0) >= limits.records_total:
+    if total >= limits.records_total:
         raise QuotaReached(
             "records_total",
             limits.records_total,

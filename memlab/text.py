@@ -113,13 +113,7 @@ _CJK = (
     "\uac00-\ud7a3"  # Hangul
     "\U00020000-\U0003134f"  # rarer Han
 )
-_TOKEN = re.compile(
-    rf"[{_CJK}]+"  # a run of Chinese, Japanese or Korean
-    rf"|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*(?:[._:/@+#-]+[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*)*[+#]*"
-    r"|[\U0001f000-\U0001faff\u2600-\u27bf]"  # an emoji
-)
 _PART = re.compile(r"[._:/@+#-]+")
-_FIRST_CJK = re.compile(rf"[{_CJK}]")
 _APOSTROPHE = re.compile(r"['’](?:s|m|re|ve|ll|d|t)$")
 
 
@@ -130,8 +124,9 @@ def terms(text: str) -> list[str]:
     identifier such as `GB/s` or `file_name` gives itself and its parts; an English word its stem.
     """
     found: list[str] = []
-    for token in _TOKEN.findall(fold(text).replace("_", "-")):
-        if _FIRST_CJK.match(token):
+    for match in _token().finditer(fold(text).replace("_", "-")):
+        token = match[0]
+        if match["run"]:
             found.extend(token)
             found.extend(token[i : i + 2] for i in range(len(token) - 1))
             continue
@@ -140,6 +135,17 @@ def terms(text: str) -> list[str]:
             found.append(token)
         found.extend(stem(part) for part in parts)
     return found
+
+
+@lru_cache(maxsize=1)
+def _token() -> re.Pattern[str]:
+    """Return the pattern of one token; made on use, because to compile it takes milliseconds."""
+    word = rf"[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*"
+    return re.compile(
+        rf"(?P<run>[{_CJK}]+)"  # of Chinese, Japanese or Korean
+        rf"|{word}(?:[._:/@+#-]+{word})*[+#]*"
+        r"|[\U0001f000-\U0001faff\u2600-\u27bf]"  # an emoji
+    )
 
 
 @lru_cache(maxsize=8192)

@@ -490,3 +490,34 @@ def test_limits_may_differ_between_programs(store, alice, reopen):
     strict = reopen(limits=Limits(records_per_user=3)).for_user("alice", "s")
     assert len(strict.list()) == 5
     assert strict.put("note", "k1", "w").revision == 2
+
+
+# Opened twice in one process --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", ["pass", "MemoryStore.open(sys.argv[1]).close()"])
+def test_a_store_opened_twice_in_one_program_loses_nothing_when_that_is_killed(
+    store, program, reopen, again
+):
+    """A plain handle on the file, once closed, would take away the locks of the first opening."""
+    store.close()
+    dying = program(
+        OPEN + "alice.put('note', 'a', 'one')\n"
+        f"{again}\n"
+        "print('put', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "alice.put('note', 'b', 'two')\n"
+        "print('put', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    assert dying.stdout.readline() == "put\n"
+    other = program(OPEN + "alice.list()\nstore.close()\n")  # the last one out removes the log
+    other.communicate(timeout=60)
+    assert other.returncode == 0
+    dying.stdin.write("go\n")
+    dying.stdin.flush()
+    assert dying.stdout.readline() == "put\n"
+    dying.kill()
+    dying.wait()
+
+    assert [each.key for each in reopen().for_user("alice", "s").list()] == ["a", "b"]
