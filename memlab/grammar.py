@@ -201,7 +201,8 @@ def _wish(sentence: str) -> str | None:
     order = _core(sentence)
     remember = _REMEMBER.match(order)
     if remember:
-        return _trimmed(_STANDING.sub("", order[remember.end() :]))
+        told = _trimmed(_STANDING.sub("", order[remember.end() :]))
+        return told.removesuffix("吗").removesuffix("吧")  # 'can you remember ...?', 'do remember'
     if _FORGET.match(order) or _NOW.search(sentence):
         return None
     change = _CHANGE.match(order)
