@@ -10,6 +10,7 @@ import traceback
 import pytest
 from openai_server import USAGE, Answer, OpenAIServer, calls, completion, failure, text
 
+from memlab import MemoryAgent, Put
 from memlab.errors import InvalidInput, ModelError
 from memlab.models import LiveModel
 from memlab.text import canonical
@@ -437,3 +438,62 @@ def test_importing_the_models_does_not_import_openai():
     )
 
     assert not {"openai", "httpx", "pandas"} & set(json.loads(done.stdout))
+
+
+# A whole turn -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def whole_turn(alice):
+    """Let an agent answer through a server: two calls at once, a failed one, then words."""
+    alice.put("preference", "style", '短句, with "quotes" and \\ and 👍')
+    alice.approvals.grant(Put("note", "boat", "它叫 Petrel"))
+    put = json.dumps({"kind": "note", "key": "boat", "value": "它叫 Petrel"})
+    answers = (
+        calls(("memory_put", put), ("memory_get", '{"kind": "note", "key": "none"}')),
+        calls(("memory_put", '{"kind": "note"'), ("no_such_tool", "{}")),
+        text("Done. 好了。", USAGE),
+    )
+    with OpenAIServer(*answers) as server:
+
+        async def turn():
+            async with live(server) as model:
+                return await MemoryAgent(alice, model).ask("Remember what the boat is called.")
+
+        answer = asyncio.run(turn())
+        return answer, server.bodies
+
+
+def test_what_arrives_at_the_server_has_exactly_the_size_that_was_measured(whole_turn):
+    answer, bodies = whole_turn
+
+    assert len(bodies) == 3
+    for step, body in zip(answer.steps, bodies, strict=True):
+        arrived = canonical({"messages": body["messages"], "tools": body["tools"]})
+        assert len(arrived) == step.request.chars == sum(step.request.by_part.values())
+        assert set(body) == {"model", "messages", "tools"}
+
+
+def test_what_arrives_is_one_system_message_one_task_and_whole_exchanges(whole_turn):
+    _, bodies = whole_turn
+
+    for turn, body in enumerate(bodies):
+        roles = [message["role"] for message in body["messages"]]
+        assert roles == ["system", "user", *["assistant", "tool", "tool"] * turn]
+        task = json.loads(body["messages"][1]["content"])
+        assert task["task"] == "Remember what the boat is called."
+        asked = [c["id"] for m in body["messages"] for c in m.get("tool_calls") or ()]
+        told = [m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"]
+        assert asked == told
+        assert len(set(asked)) == len(asked)
+
+
+def test_a_live_turn_writes_what_was_approved_and_tells_the_model_of_each_failure(
+    whole_turn, alice
+):
+    answer, bodies = whole_turn
+
+    assert answer.text == "Done. 好了。"
+    assert alice.get("note", "boat").value == "它叫 Petrel"
+    told = [json.loads(m["content"]) for m in bodies[-1]["messages"] if m["role"] == "tool"]
+    assert [each["ok"] for each in told] == [True, True, False, False]
