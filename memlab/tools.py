@@ -25,6 +25,7 @@ PATH_CHARS = 128
 CONTENT_CHARS = 4096
 FOUND_MOST = 10  # records that one search or recall of the model gives back
 
+_MOST_DEPTH = 32  # levels of objects and lists
 _ARGUMENT_CHARS = 20_000  # longer arguments are refused unread
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -375,7 +376,22 @@ def _arguments(text: object) -> dict[str, Any]:
         raise InvalidInput("arguments", "are not valid JSON. Send one complete object.") from None
     if not isinstance(read, dict):
         raise InvalidInput("arguments", 'must be an object, as in {"key": "style"}.')
+    if _deeper_than(_MOST_DEPTH, read):  # how deep Python itself reads differs by version
+        raise InvalidInput("arguments", f"are nested deeper than {_MOST_DEPTH} levels.")
     return read
+
+
+def _deeper_than(levels: int, value: Any) -> bool:
+    """Say whether JSON is nested deeper, without going deeper than that."""
+    inner = [value]
+    for _ in range(levels + 1):
+        inner = [
+            each
+            for outer in inner
+            if isinstance(outer, dict | list)
+            for each in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(inner)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

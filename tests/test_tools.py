@@ -147,6 +147,7 @@ MALFORMED = {
     "many keys": canonical({f"k{n}": n for n in range(100_000)}),
     "deep": "[" * 10_000,
     "deep object": '{"a":' * 3_000 + "1" + "}" * 3_000,
+    "a level too deep": '{"a":' * 33 + "1" + "}" * 33,
     "no text": None,
     "data": {"kind": "note"},
 }
@@ -164,6 +165,15 @@ def test_malformed_arguments_are_one_short_refusal_and_the_tool_is_not_run(argum
     assert "arguments" in refusal(result)
     assert len(result.data["error"]) < 300
     assert ran == []
+
+
+def test_arguments_may_be_nested_as_deep_as_any_tool_needs():
+    given = {"type": "object", "additionalProperties": True}
+    deep = '{"a":' * 32 + "1" + "}" * 32
+
+    result = asyncio.run(only(lambda **given: "ran", given).run("mine", deep))
+
+    assert result.data == {"ok": True, "result": "ran"}
 
 
 GOOD = {"kind": "note", "key": "a", "value": "x"}
