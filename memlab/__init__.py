@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import memlab.views as views
     from memlab.agent import Answer, MemoryAgent
     from memlab.budget import fit
+    from memlab.context import format_context
+    from memlab.embed import HashEmbedder, LocalEmbedder, OpenAIEmbedder
     from memlab.errors import (
         Conflict,
         InvalidInput,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         StoreMissing,
         StoreTooNew,
     )
+    from memlab.extraction import extract
     from memlab.forgetting import Policy, retention
     from memlab.models import LiveModel, RuleModel, ScriptedModel, call, say
     from memlab.records import (
@@ -57,11 +60,14 @@ __version__ = "0.1.0"
 _HOME = {
     "agent": ("Answer", "MemoryAgent"),
     "budget": ("fit",),
+    "context": ("format_context",),
+    "embed": ("HashEmbedder", "LocalEmbedder", "OpenAIEmbedder"),
     "errors": (
         *("Conflict", "InvalidInput", "MemlabError", "ModelError", "NotApproved", "OverBudget"),
         *("QuotaReached", "StoreBusy", "StoreDamaged", "StoreError", "StoreForeign"),
         *("StoreMissing", "StoreTooNew"),
     ),
+    "extraction": ("extract",),
     "forgetting": ("Policy", "retention"),
     "models": ("LiveModel", "RuleModel", "ScriptedModel", "call", "say"),
     "records": (
@@ -82,6 +88,7 @@ __all__ = [
     "Approvals",
     "Conflict",
     "Delete",
+    "HashEmbedder",
     "Hit",
     "InvalidInput",
     "KINDS",
@@ -89,11 +96,13 @@ __all__ = [
     "LentMemory",
     "Limits",
     "LiveModel",
+    "LocalEmbedder",
     "MemlabError",
     "MemoryAgent",
     "MemoryStore",
     "ModelError",
     "NotApproved",
+    "OpenAIEmbedder",
     "Outcome",
     "OverBudget",
     "Policy",
@@ -119,7 +128,9 @@ __all__ = [
     "call",
     "canonical",
     "cosine",
+    "extract",
     "fit",
+    "format_context",
     "measure",
     "panels",
     "retention",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memlab.agent import COMPLETE, Answer, MemoryAgent
+from memlab.embed import LocalEmbedder
 from memlab.errors import InvalidInput, MemlabError, ModelError
 from memlab.forgetting import Policy
 from memlab.models import LiveModel, Model, RuleModel
@@ -73,6 +74,9 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument("--user", required=True)
         command.add_argument("--session", required=True)
         command.add_argument("--data-dir", help="the store's folder; else state/ in the workspace")
+        command.add_argument(
+            "--semantic", action="store_true", help="recall by meaning too, with a local model"
+        )
         for each in names:
             choices = {"choices": KINDS} if each == "kind" else {}
             command.add_argument(each, metavar=each.upper(), **choices)  # type: ignore[arg-type]
@@ -102,6 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     forget.add_argument("--idle-days", type=float, default=Policy().idle_days)
     forget.add_argument("--min-uses", type=int, default=Policy().min_uses)
     forget.add_argument("--kind", action="append", choices=KINDS, help="may be repeated")
+    over_store("reindex", _reindex, "give each record the vector it lacks", change=True)
     over_store("export", _export, "print all records as JSON Lines")
     over_store("import", _import, "store the records of an export", "file", change=True)
     over_store("verify", _verify, "print what is damaged in the file")
@@ -210,6 +215,16 @@ def _forget(given: Any) -> int:
         return _say("memlab: nothing was forgotten. Add --confirm to do it.", REFUSED)
     with _changing(given, "forget", create=False) as alice:
         return _print({"forgotten": [record.to_dict() for record in alice.forget(policy)]})
+
+
+def _reindex(given: Any) -> int:
+    if not given.semantic:
+        raise InvalidInput("--semantic", "is needed to make vectors. Nothing was done; add it.")
+    with _changing(given, "reindex", create=False) as alice:
+        stored = alice.reindex()
+        missing = alice.stats()["without_vector"]
+        _print({"stored": stored, "without_vector": missing})
+        return NOT_COMPLETED if missing else DONE
 
 
 def _export(given: Any) -> int:
@@ -370,7 +385,8 @@ def _opened(given: Any, create: bool, read_only: bool) -> Iterator[MemoryStore]:
         workspace / "state" if given.data_dir is None else Path(os.path.abspath(given.data_dir))
     )
     _refuse_links(workspace, folder)
-    with MemoryStore.open(folder, create=create, read_only=read_only) as store:
+    embedder = LocalEmbedder() if given.semantic else None
+    with MemoryStore.open(folder, create, embedder=embedder, read_only=read_only) as store:
         yield store
 
 

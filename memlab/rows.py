@@ -236,6 +236,25 @@ def touch(file: Transaction, user: str, names: Iterable[tuple[str, str]], now: i
     )
 
 
+def set_vector(file: Transaction, user: str, record: Record, vector: bytes, tag: str) -> bool:
+    """Store the vector of a record, if it still stands at this revision; say whether it does."""
+    done = file.execute(
+        "UPDATE memory SET vector = ?, vector_of = ?"
+        " WHERE user = ? AND kind = ? AND key = ? AND revision = ?",
+        (vector, tag, user, record.kind, record.key, record.revision),
+    )
+    return done.rowcount == 1
+
+
+def vectors(file: Database, user: str) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Return each record's vector and what it is a vector of, by (kind, key)."""
+    found = file.read_damaged(
+        "SELECT kind, key, vector, vector_of FROM memory WHERE user = ? AND vector IS NOT NULL",
+        (user,),
+    )
+    return {(kind, key): (vector, tag) for kind, key, vector, tag in found}
+
+
 # Proposals --------------------------------------------------------------------------------------
 
 
@@ -536,3 +555,21 @@ def _trim_ledger(file: Transaction, user: str, keep: int) -> None:
         " ('used', 'expired', 'revoked', 'superseded') ORDER BY seq DESC LIMIT -1 OFFSET ?)",
         (user, keep),
     )
+
+
+# Looking for a text -----------------------------------------------------------------------------
+
+
+def times_in_tables(file: Source, text: str) -> dict[str, int]:
+    """Return how many times `text` stands in each table, in whichever column, by its name."""
+    found = {}
+    for (table,) in file.read("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
+        columns = file.read("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))
+        times = " + ".join(
+            f"""iif(typeof("{column}") = 'text', (length("{column}")"""
+            f""" - length(replace("{column}", looked_for, ''))) / length(looked_for), 0)"""
+            for (column,) in columns
+        )
+        sql = f'SELECT coalesce(sum({times}), 0) FROM "{table}", (SELECT ? AS looked_for)'
+        found[table] = int(file.read(sql, (text,))[0][0])
+    return found

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from memlab import approvals, forgetting, retrieval, rows
+from memlab import approvals, forgetting, retrieval, rows, vectors
 from memlab.database import VERSION, Database, Transaction
+from memlab.embed import Embedder
 from memlab.errors import Conflict, InvalidInput, MemlabError
 from memlab.records import (
     Applied,
@@ -52,9 +53,10 @@ class MemoryStore:
         limits: Limits,
         clock: Callable[[], int],
         new_id: Callable[[], str],
+        embedder: Embedder | None = None,
     ):
         self._database, self._clock, self._new_id = database, clock, new_id
-        self.limits = limits
+        self.limits, self._embedder = limits, embedder
 
     @classmethod
     def open(
@@ -63,7 +65,7 @@ class MemoryStore:
         create: bool = False,
         *,
         limits: Limits | None = None,
-        embedder: None = None,
+        embedder: Embedder | None = None,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[], str] | None = None,
         read_only: bool = False,
@@ -75,7 +77,7 @@ class MemoryStore:
 
         Args:
             limits: The numbers to keep to; the defaults where none are given.
-            embedder: None: recall goes by words.
+            embedder: Makes recall go by meaning too; None: by words alone.
             clock: Returns the time in milliseconds since 1970, UTC.
             new_id: Returns a name for a new proposal; one that is taken is passed over.
             read_only: Refuse every write; works where the folder cannot be written.
@@ -87,12 +89,12 @@ class MemoryStore:
         """
         if not isinstance(folder, str | Path) or not str(folder) or "\0" in str(folder):
             raise InvalidInput("folder", "must be the path of a folder.")
-        if embedder is not None:
-            raise InvalidInput("embedder", "must be None: recall goes by words.")
+        if embedder is not None and not hasattr(embedder, "embed"):
+            raise InvalidInput("embedder", "must have id, dim and embed(texts), or be None.")
         limits = limits or Limits()
         clock = clock or _now
         database = Database.open(Path(folder), limits, clock, create, read_only)
-        return cls(database, limits, clock, new_id or _new_id)
+        return cls(database, limits, clock, new_id or _new_id, embedder)
 
     def for_user(self, user: str, session: str) -> UserMemory:
         """Return one user's own hand on their memories, in one session."""
@@ -103,6 +105,7 @@ class MemoryStore:
             self.limits,
             self._clock,
             self._new_id,
+            self._embedder,
         )
         return UserMemory(scope)
 
@@ -154,6 +157,13 @@ class _Scope:
     limits: Limits
     clock: Callable[[], int]
     new_id: Callable[[], str]
+    embedder: Embedder | None = None
+
+    def embed(self, done: Applied) -> Applied:
+        """Give a record that has just been stored its vector, outside the transaction."""
+        if self.embedder is not None and done.record and done.effect in ("created", "replaced"):
+            vectors.store(self.database, self.user, self.embedder, [done.record])
+        return done
 
     def now(self) -> int:
         """Return the time in milliseconds, a whole number, whatever clock was passed."""
@@ -220,7 +230,13 @@ class _Reading:
         scope = self._scope
         query = clean(query, "query", limit=scope.limits.task_chars, blank=True)
         check_count(limit, "limit", 1, 1000)
-        return retrieval.recall(self.list(kind), query, limit)
+        if kind is not None:
+            check_kind(kind)
+        records = self.list()  # all kinds: neighbours of a session lend a record their score
+        if scope.embedder is None:
+            return retrieval.recall(records, query, limit, kind)
+        close = vectors.similarities(scope.database, scope.user, scope.embedder, records, query)
+        return retrieval.recall(records, query, limit, kind, close)
 
     def history(self, kind: str, key: str) -> Revisions:
         """Return all values the record has had, oldest first, the current one last."""
@@ -268,6 +284,7 @@ class UserMemory(_Reading):
         change = _checked(Put(kind, key, value, expect), scope.limits)
         with scope.database.transaction() as file:
             done = rows.write(file, scope.user, change, scope.session, scope.now(), scope.limits)
+        scope.embed(done)
         assert done.record is not None
         return done.record
 
@@ -348,15 +365,38 @@ class UserMemory(_Reading):
         with self._scope.database.transaction() as file:
             return rows.remove_all(file, self._scope.user)
 
+    def reindex(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Give every record that lacks one a vector of the store's embedder; return how many.
+
+        Args:
+            progress: Told how many are done, and of how many; a progress bar where none is given.
+        """
+        scope = self._scope
+        if scope.embedder is None:
+            raise InvalidInput("embedder", "is missing. Open the store with one to make vectors.")
+        return vectors.reindex(
+            scope.database, scope.user, scope.embedder, self.list(), progress or _progress_bar()
+        )
+
     def stats(self) -> dict[str, Any]:
-        """Return how many records the user has, by kind, and how many changes wait."""
+        """Return how many records the user has, by kind, and how many changes wait.
+
+        `without_vector` counts what `reindex` would embed; None: the store has no embedder.
+        """
         by_kind = rows.counts(self._scope.database, self._scope.user)
         return {
             "records": sum(by_kind.values()),
             "by_kind": by_kind,
             "records_limit": self._scope.limits.records_per_user,
             "waiting": len(self.approvals.pending()),
+            "without_vector": self._without_vector(),
         }
+
+    def _without_vector(self) -> int | None:
+        scope = self._scope
+        if scope.embedder is None:
+            return None
+        return len(vectors.missing(scope.database, scope.user, scope.embedder, self.list()))
 
     def export(self) -> Iterator[str]:
         """Yield one line of JSON a record, by kind and key, without line end or time."""
@@ -451,7 +491,7 @@ class Approvals:
         if error is not None:
             raise error
         assert done is not None
-        return done
+        return scope.embed(done)
 
     def approve_all(self, ids: Iterable[str]) -> list[Outcome]:
         """Approve several, each in a transaction of its own, and say what became of each."""
@@ -548,9 +588,11 @@ class LentMemory(_Reading):
                 if done.effect != "unchanged":
                     used = approvals.decided(approved, "used", now, effect=done.effect)
                     rows.save_proposal(file, scope.user, used, scope.limits)
-                return done
-            proposal = self._asked(file, change, reason)
-        raise approvals.refusal(proposal)
+            else:
+                proposal = self._asked(file, change, reason)
+        if approved is None:
+            raise approvals.refusal(proposal)
+        return scope.embed(done)
 
     def _asked(self, file: Transaction, change: Change, reason: str) -> Proposal:
         scope = self._scope
@@ -652,6 +694,23 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a name stands there twice")
     return dict(pairs)
+
+
+def _progress_bar() -> Callable[[int, int], None]:
+    """Return a bar on the screen, in a terminal as in a notebook; nothing without tqdm."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return lambda done, total: None
+    bar = tqdm(unit="record")
+
+    def progress(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+        if done >= total:
+            bar.close()
+
+    return progress
 
 
 def _now() -> int:

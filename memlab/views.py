@@ -7,16 +7,26 @@ spelled out. pandas and matplotlib are imported on use.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlab.agent import Answer, Sent, Step
-from memlab.errors import InvalidInput, MemlabError
+from memlab.context import age_label
+from memlab.context import span as span  # where the panels look for them
+from memlab.context import utc as utc
+from memlab.errors import InvalidInput, MemlabError, StoreError
+from memlab.forgetting import DAY_MS, HALF_LIFE_DAYS, Policy, curve, idle_ms, plan, retention
 from memlab.records import Hit, LedgerEntry, Record
-from memlab.store import Approvals, LentMemory, UserMemory
-from memlab.text import visible
+from memlab.rows import times_in_tables
+from memlab.store import Approvals, LentMemory, MemoryStore, UserMemory
+from memlab.text import clean, cut, fold, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,8 +34,6 @@ if TYPE_CHECKING:
 
 Answers = Answer | Iterable[Answer | Step | Sent]
 Numbered = tuple[int, int, Sent]  # turn, call within the turn, both from 1
-
-_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))  # in milliseconds
 
 # Fill and hatch of each part of a request: the lightness alternates and no two hatches are alike,
 # so the parts can be told apart in grey.
@@ -38,6 +46,12 @@ _LOOKS = {
     "decisions": ("#b08bbb", "++"),
     "exchanges": ("#f0dcd0", "\\\\"),
 }
+
+
+# How often a curve's record was used, and the grey and the dashes of each.
+_USES = (0, 1, 3, 10)
+_LINES = (("#000000", "-"), ("#444444", "--"), ("#777777", "-."), ("#999999", ":"))
+_NAMED_MOST = 12  # records that are named in the figure; more would hide each other
 
 
 # Tables -----------------------------------------------------------------------------------------
@@ -65,7 +79,7 @@ def records(
             "session": visible(record.session),
             "created (UTC)": utc(record.created),
             "updated (UTC)": utc(record.updated),
-            "last use": used(record, now),
+            "last use": age_label(record, now),
             "uses (times)": record.uses,
             "pinned": record.pinned,
         }
@@ -136,7 +150,25 @@ def ledger(source: UserMemory | Approvals | Iterable[LedgerEntry]) -> DataFrame:
     return _table(rows, [*columns.split(","), "decided by", "effect", "note"])
 
 
-# The figure -------------------------------------------------------------------------------------
+def where_is_it(store: MemoryStore | str | Path, text: str) -> DataFrame:
+    """Return a table of how often `text` still stands in each table and each file of a store.
+
+    It is looked for as written and in the folded form that search compares. A second program
+    does the looking, in what is committed: it may read the files while they are open here. A text
+    of more than some 200 characters may be split over pages of the file: look for a part of it.
+
+    Args:
+        store: An open store, or the data folder of one.
+    """
+    folder = store._database.path.parent if isinstance(store, MemoryStore) else Path(store)
+    rows = [
+        {"place": visible(place), "found (times)": times}
+        for place, times in _looked_elsewhere(folder, clean(text, "text"))
+    ]
+    return _table(rows, ["place", "found (times)"]).astype({"found (times)": "Int64"})
+
+
+# Figures ------------------------------------------------------------------------------------------
 
 
 def plot_requests(answers: Answers) -> Figure:
@@ -197,7 +229,126 @@ def describe_requests(answers: Answers) -> str:
     return "\n".join(lines)
 
 
-# Words for times --------------------------------------------------------------------------------
+def plot_retention(
+    source: UserMemory | LentMemory | Iterable[Record] = (),
+    policy: Policy | None = None,
+    now: int | None = None,
+    half_life_days: float = HALF_LIFE_DAYS,
+) -> Figure:
+    """Return the curve by which memories fade, for some numbers of uses, and records on it.
+
+    With a policy, what it would forget is marked. `alt_text` says the same in words.
+
+    Args:
+        source: A memory, or records; none: the curves alone.
+        policy: None: nothing is marked.
+        now: Milliseconds since 1970, UTC. A memory's own clock where none is given; records alone
+            need it.
+        half_life_days: After so many days half is left of what was never used.
+    """
+    points = _faded(source, policy, now, half_life_days)
+    most = max([3 * half_life_days, *(1.05 * point.days for point in points)])
+    if policy is not None:
+        most = max(most, 1.2 * policy.idle_days)
+    figure = _described_figure(_retention_in_words(points, policy, half_life_days), 4.6)
+    axes = figure.add_subplot()
+    steps = [most * step / 200 for step in range(201)]
+    for uses, (shade, style) in zip(_USES, _LINES, strict=True):
+        left = [curve(days, uses, half_life_days) for days in steps]
+        axes.plot(steps, left, color=shade, linestyle=style, linewidth=2, label=_times(uses))
+    for gone, marker, label in ((False, "o", "a record"), (True, "X", "would be forgotten")):
+        marked = [point for point in points if point.gone == gone]
+        if marked:
+            axes.plot(
+                [point.days for point in marked],
+                [point.left for point in marked],
+                marker,
+                markersize=9,
+                markerfacecolor="black" if gone else "white",
+                markeredgecolor="black",
+                label=label,
+                zorder=3,
+            )
+    if len(points) <= _NAMED_MOST:
+        named: dict[tuple[float, float], list[str]] = {}
+        for point in points:  # those that fade alike stand at one place
+            named.setdefault((round(point.days, 1), round(point.left, 2)), []).append(point.name)
+        for place, names in named.items():
+            name = _drawn(cut(", ".join(names), 40))
+            axes.annotate(name, place, xytext=(7, 5), textcoords="offset points", fontsize=8)
+    if policy is not None:
+        label = f"idle for {policy.idle_days:g} days"
+        axes.axvline(policy.idle_days, color="black", linestyle=(0, (1, 1)), label=label)
+    axes.set_xlim(0, most or 1)
+    axes.set_ylim(0, 1.05)
+    axes.set_xlabel("not used for (days)")
+    axes.set_ylabel("left (1: just used)")
+    axes.set_title("How memories fade", loc="left", fontsize=11)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure  # type: ignore[no-any-return]
+
+
+def describe_retention(
+    source: UserMemory | LentMemory | Iterable[Record] = (),
+    policy: Policy | None = None,
+    now: int | None = None,
+    half_life_days: float = HALF_LIFE_DAYS,
+) -> str:
+    """Return in words what `plot_retention` shows."""
+    return _retention_in_words(_faded(source, policy, now, half_life_days), policy, half_life_days)
+
+
+def plot_hit_rates(
+    table: DataFrame | Iterable[Mapping[str, Any]], column: str = "hit rate (%)"
+) -> Figure:
+    """Return a group of bars for each language, a bar for each method.
+
+    `alt_text` says the same in words.
+
+    Args:
+        table: One row each for a method and a language, with the columns `method`, `language` and
+            `column`. What there is no row for has no bar.
+        column: Where the rates stand, 0 to 100; it also names the axis, so say what it is a rate
+            of: `hit@3 (%)`.
+    """
+    rates = _rates(table, column)
+    methods = list(dict.fromkeys(method for method, _ in rates))
+    languages = list(dict.fromkeys(language for _, language in rates))
+    figure = _described_figure(_rates_in_words(rates, column), 4.4)
+    axes = figure.add_subplot()
+    width = 0.84 / len(methods)
+    for number, method in enumerate(methods):
+        fill, hatch = list(_LOOKS.values())[number % len(_LOOKS)]
+        there = [at for at, language in enumerate(languages) if (method, language) in rates]
+        bars = axes.bar(
+            [at + (number - (len(methods) - 1) / 2) * width for at in there],
+            [rates[method, languages[at]] for at in there],
+            width=width,
+            label=_drawn(method),
+            color=fill,
+            hatch=hatch,
+            edgecolor="#333333",
+            linewidth=0.8,
+        )
+        axes.bar_label(bars, fmt="%.0f", padding=2, fontsize=8)
+    axes.set_xticks(range(len(languages)), [_drawn(language) for language in languages])
+    axes.set_xlim(-0.5, len(languages) - 0.5)
+    axes.set_ylim(0, 109)
+    axes.set_yticks(range(0, 101, 20))
+    axes.set_ylabel(_drawn(column))
+    axes.set_title("How often the right memory was found", loc="left", fontsize=11)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure  # type: ignore[no-any-return]
+
+
+def describe_hit_rates(
+    table: DataFrame | Iterable[Mapping[str, Any]], column: str = "hit rate (%)"
+) -> str:
+    """Return in words what `plot_hit_rates` shows, one line a method."""
+    return _rates_in_words(_rates(table, column), column)
+
+
+# The time ---------------------------------------------------------------------------------------
 
 
 def now_of(memory: UserMemory | LentMemory) -> int:
@@ -205,34 +356,173 @@ def now_of(memory: UserMemory | LentMemory) -> int:
     return memory._scope.clock()
 
 
-def utc(milliseconds: int) -> str:
-    """Return a time as `2026-11-30 21:16:05`, UTC."""
-    try:
-        time = datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return f"{milliseconds} ms after 1970"
-    return time.isoformat(sep=" ", timespec="seconds")
-
-
-def used(record: Record, now: int | None) -> str:
-    """Return `used 3 days ago` or `not used yet`; the time itself where the age is unknown."""
-    if record.last_used is None:
-        return "not used yet"
-    if now is None or record.last_used > now:
-        return f"used {utc(record.last_used)}"
-    return f"used {span(now - record.last_used)} ago"
-
-
-def span(milliseconds: int) -> str:
-    """Return a length of time in its largest whole unit, rounded down: `3 days`."""
-    for name, length in _UNITS:
-        count = milliseconds // length
-        if count > 0:
-            return f"{count} {name}{'' if count == 1 else 's'}"
-    return "less than a minute"
-
-
 # Inside -----------------------------------------------------------------------------------------
+
+
+def _looked_elsewhere(folder: Path, text: str) -> list[tuple[str, int | None]]:
+    """Run `_looked` in a new process, and return what it returns."""
+    given = {"path": sys.path, "folder": str(folder.absolute()), "text": text}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-X", "utf8", "-c", _LOOK],
+            input=json.dumps(given),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=60,
+        )
+        answer = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise MemlabError(
+            f"The second program that looks into the files failed ({type(error).__name__}). "
+            "Close the store and try again."
+        ) from None
+    if "error" in answer:
+        raise StoreError(answer["error"])
+    return [(place, times) for place, times in answer["found"]]
+
+
+_LOOK = """
+import json, sys
+given = json.load(sys.stdin)
+sys.path[:] = given["path"]
+from memlab import MemlabError, views
+try:
+    answer = {"found": views._looked(views.Path(given["folder"]), given["text"])}
+except MemlabError as error:
+    answer = {"error": str(error)}
+print(json.dumps(answer))
+"""
+
+
+def _looked(folder: Path, text: str) -> list[tuple[str, int | None]]:
+    """Return how often a text stands in each table, then in the bytes of each file.
+
+    Nobody else in this process may have the store open: a file that is read by hand takes
+    SQLite's locks away when it is closed. None: a file that the system lets nobody read.
+    """
+    forms = list(dict.fromkeys((text, fold(text))))
+    with MemoryStore.open(folder, read_only=True) as store:
+        counts = [times_in_tables(store._database, form) for form in forms]
+    found: list[tuple[str, int | None]] = [
+        (f"table {table}", sum(count[table] for count in counts)) for table in counts[0]
+    ]
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        name = f"file {path.relative_to(folder).as_posix()}"
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            found.append((name, None))
+        else:
+            found.append((name, sum(raw.count(form.encode()) for form in forms)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """One record on the curve."""
+
+    name: str
+    days: float
+    left: float
+    gone: bool
+
+
+def _faded(
+    source: UserMemory | LentMemory | Iterable[Record],
+    policy: Policy | None,
+    now: int | None,
+    half_life_days: float,
+) -> list[_Point]:
+    if isinstance(source, UserMemory | LentMemory):
+        now = now_of(source) if now is None else now
+        source = source.list()
+    records = list(source)
+    curve(0, 0, half_life_days)  # refuses a half-life that is none
+    if now is None and records:
+        raise InvalidInput("now", "is needed for records alone: when is it? In milliseconds.")
+    now = now or 0
+    stale = plan(records, policy, now) if policy is not None else []
+    gone = {(record.kind, record.key) for record in stale}
+    return [
+        _Point(
+            visible(f"{record.kind}/{record.key}"),
+            idle_ms(record, now) / DAY_MS,
+            retention(record, now, half_life_days),
+            (record.kind, record.key) in gone,
+        )
+        for record in records
+    ]
+
+
+def _retention_in_words(
+    points: Sequence[_Point], policy: Policy | None, half_life_days: float
+) -> str:
+    lines = ["How much is left of a memory that is not used, from 1 (just used) towards 0."]
+    for uses in _USES:
+        once, twice = (curve(n * half_life_days, uses, half_life_days) for n in (1, 2))
+        lines.append(
+            f"{_times(uses)}: {once:.2f} after {half_life_days:g} days, "
+            f"{twice:.2f} after {2 * half_life_days:g}."
+        )
+    if policy is not None:
+        lines.append(
+            f"The policy forgets what was not used for more than {policy.idle_days:g} days and "
+            f"fewer than {policy.min_uses} times: {', '.join(policy.kinds) or 'no kind'}."
+        )
+    for point in points:
+        told = ", would be forgotten" if point.gone else ""
+        lines.append(f"{point.name}: idle {point.days:.1f} days, {point.left:.2f} left{told}.")
+    return "\n".join(lines)
+
+
+def _times(uses: int) -> str:
+    return "never used" if uses == 0 else "used once" if uses == 1 else f"used {uses} times"
+
+
+def _rates(
+    table: DataFrame | Iterable[Mapping[str, Any]], column: str
+) -> dict[tuple[str, str], float]:
+    """Return the rate of each method and language, in order; a missing one is left out."""
+    rows = table.to_dict("records") if hasattr(table, "to_dict") else table
+    rates: dict[tuple[str, str], float] = {}
+    for row in rows:
+        try:
+            name = (visible(str(row["method"])), visible(str(row["language"])))
+            rate = float(row[column])
+        except (KeyError, TypeError, ValueError):
+            raise InvalidInput(
+                "table", f"must have the columns method, language and {column!r}, a number."
+            ) from None
+        if name in rates:
+            raise InvalidInput("table", f"has two rows for {name[0]!r}, {name[1]!r}.")
+        if not math.isnan(rate):
+            if not 0 <= rate <= 100:
+                raise InvalidInput("table", f"has a rate of {rate:g}; it must be 0 to 100 %.")
+            rates[name] = rate
+    if not rates:
+        raise InvalidInput("table", "holds no rate. Pass at least one row.")
+    return rates
+
+
+def _rates_in_words(rates: Mapping[tuple[str, str], float], column: str) -> str:
+    lines = [f"{visible(column)}, by method and language."]
+    for method in dict.fromkeys(method for method, _ in rates):
+        own = [f"{lang} {rate:.1f}" for (name, lang), rate in rates.items() if name == method]
+        lines.append(f"{method}: {', '.join(own)}.")
+    return "\n".join(lines)
+
+
+def _drawn(text: str) -> str:
+    """Return `text` as matplotlib can draw it here: no formula, no character that is a mere box."""
+    fonts = _needed("matplotlib.font_manager")
+    has = [
+        fonts.get_font(fonts.findfont(fonts.FontProperties(family=[family]))).get_char_index
+        for family in fonts.FontProperties().get_family()
+    ]
+    text = visible(text).replace("$", r"\$")
+    text = "".join(c if any(known(ord(c)) for known in has) else f"U+{ord(c):04X}" for c in text)
+    return f" {text}" if text.startswith("_") else text  # a legend leaves out what starts with _
 
 
 def _table(rows: list[dict[str, Any]], columns: list[str]) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -54,6 +55,30 @@ def calls(*functions: tuple[str, str]) -> Answer:
     return completion(message, finish="tool_calls")
 
 
+def vector(words: str, dim: int = 4) -> list[float]:
+    """Return what this server thinks of a text: its first character and its length, unscaled."""
+    return [float(ord(words[0])), float(len(words)), *[1.0] * dim][:dim]
+
+
+def embeddings(
+    dim: int = 4, change: Callable[[list[Any]], Any] = lambda items: items
+) -> Callable[[Any], Answer]:
+    """Answer each request with the vectors of its texts.
+
+    Args:
+        change: Makes something else of the list of items, each an index and an embedding.
+    """
+
+    def answer(sent: Any) -> Answer:
+        items = [
+            {"object": "embedding", "index": index, "embedding": vector(words, dim)}
+            for index, words in enumerate(sent["input"])
+        ]
+        return Answer({"object": "list", "model": sent["model"], "data": change(items)})
+
+    return answer
+
+
 def failure(status: int, message: str = "no", **headers: str) -> Answer:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer({"error": {"message": message, "type": "test"}}, status, named)
@@ -62,12 +87,15 @@ def failure(status: int, message: str = "no", **headers: str) -> Answer:
 class OpenAIServer:
     """Gives its answers in order, the last one again and again. Use it in a `with`.
 
+    Args:
+        answers: Each an `Answer`, or a function that makes one of the request's JSON.
+
     Attributes:
         bodies: The JSON of each request, in order of arrival.
-        headers: Their headers, names in lower case.
+        headers: Their headers, names in lower case; and the `:path`, and the `:port` of the client.
     """
 
-    def __init__(self, *answers: Answer):
+    def __init__(self, *answers: Answer | Callable[[Any], Answer]):
         self.answers = list(answers)
         self.bodies: list[Any] = []
         self.headers: list[dict[str, str]] = []
@@ -104,7 +132,8 @@ class OpenAIServer:
         with self._lock:
             self.bodies.append(body)
             self.headers.append(headers)
-            answer = self.answers[min(len(self.bodies), len(self.answers)) - 1]
+            given = self.answers[min(len(self.bodies), len(self.answers)) - 1]
+        answer = given(body) if callable(given) else given
         self.arrived.set()
         self._over.wait(answer.delay_s)
         return answer
@@ -136,7 +165,8 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             sent = self.rfile.read(int(self.headers["Content-Length"]))
             named = {name.lower(): value for name, value in self.headers.items()}
-            answer = server.take(json.loads(sent), named | {":path": self.path})
+            named |= {":path": self.path, ":port": str(self.client_address[1])}
+            answer = server.take(json.loads(sent), named)
             if answer.hang_up:
                 self.close_connection = True
                 return

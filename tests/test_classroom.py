@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -553,9 +554,101 @@ def returns_the_change(proposals, id, change):
     return change if exact_once(proposals, id, change) else False
 
 
+HAN = r"[\u4e00-\u9fff]"
+LATIN = r"[^\W\u4e00-\u9fff]+"
+
+
+def every_run(text, latin=rf"{LATIN}(?:['’\-]{LATIN})*"):
+    return re.findall(rf"{HAN}+|{latin}", text.lower())
+
+
+def meets_well(text, pieces=lambda run: [*run, *map("".join, pairwise(run))]):
+    found = []
+    for run in every_run(text):
+        if re.match(HAN, run):
+            found += pieces(run)
+            continue
+        parts = [re.split("['’]", part)[0] for part in run.split("-")]
+        found += parts if len(parts) == 1 else [*parts, run]
+    return found
+
+
+def splits_at_spaces(text):
+    return text.split()
+
+
+def splits_lower_case(text):
+    return text.lower().split()
+
+
+def letters_of_any_kind(text):
+    return re.findall(r"\w+", text.lower())
+
+
+def only_letters(text):
+    return [term for term in meets_well(text) if not term.isdigit()]
+
+
+def digit_by_digit(text):
+    return [part for term in meets_well(text) for part in (term if term.isdigit() else [term])]
+
+
+def letter_by_letter(text):
+    return [char for char in text.lower() if char.isalnum()]
+
+
+def only_characters(text):
+    return meets_well(text, pieces=list)
+
+
+def only_pairs(text):
+    return meets_well(text, pieces=lambda run: [*map("".join, pairwise(run))] or [run])
+
+
+def only_threes(text):
+    return meets_well(text, pieces=lambda run: [run[i : i + 3] for i in range(len(run) - 2)])
+
+
+def pairs_side_by_side(text):
+    return meets_well(text, pieces=lambda run: [*run, *re.findall("..?", run)])
+
+
+def pairs_across_commas(text):
+    return meets_well(text.replace("，", ""))
+
+
+def keeps_the_apostrophe(text):
+    return [term for run in every_run(text) for term in (run, *meets_well(run)) if "’" not in run]
+
+
+def typed_apostrophes_only(text):
+    return meets_well(text.replace("’", "x"))
+
+
+def hyphens_are_spaces(text):
+    return meets_well(text.replace("-", " "))
+
+
+def hyphens_are_letters(text):
+    return meets_well(text.replace("-", "zzz"))
+
+
+def each_term_once(text):
+    return list(dict.fromkeys(meets_well(text)))
+
+
+def a_set_of_terms(text):
+    return set(meets_well(text))
+
+
+def one_blank_term(text):
+    return meets_well(text) or [""]
+
+
 RIGHT = {
     "02a": [read_only, looks_first, copies],
     "04a": [exact_once, field_by_field],
+    "06a": [text.terms, meets_well],
 }
 WRONG = {
     "02a": {
@@ -588,6 +681,26 @@ WRONG = {
         finds_another_id: "an id that does not exist: it returned True",
         removes_it: "the exact change that was approved: it returned True, but the proposal is",
         returns_the_change: "the exact change that was approved: it returned {",
+    },
+    "06a": {
+        splits_at_spaces: "upper and lower case: ",
+        splits_lower_case: "a question mark and a full stop: ",
+        letters_of_any_kind: "a Chinese word in a longer text: ",
+        only_letters: "100% and the number alone: ",
+        digit_by_digit: "100% and ten times as much: ",
+        letter_by_letter: "a part of an English word: ",
+        only_characters: "a Chinese word, and its characters apart: ",
+        only_pairs: "one Chinese character: ",
+        only_threes: "a Chinese word in a longer text: ",
+        pairs_side_by_side: "a Chinese word, and its characters apart: ",
+        pairs_across_commas: "a Chinese word, and a comma inside it: ",
+        keeps_the_apostrophe: "what's, with a printer's apostrophe: ",
+        typed_apostrophes_only: "what's, with a printer's apostrophe: ",
+        hyphens_are_spaces: "a-b whole, and its parts apart: ",
+        hyphens_are_letters: "a-b and its first part: ",
+        each_term_once: "a word that stands twice: ",
+        a_set_of_terms: "an English word among others: it returned {",
+        one_blank_term: "marks and no word: ",
     },
 }
 

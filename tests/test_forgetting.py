@@ -1,10 +1,15 @@
+"""What has faded, by one curve and one policy; and that it stays forgotten."""
+
+import asyncio
 import math
 
 import pytest
 
-from memlab.errors import InvalidInput
-from memlab.forgetting import DAY_MS, Policy, idle_ms, plan, retention
-from memlab.records import Record
+from memlab.agent import MemoryAgent
+from memlab.errors import InvalidInput, NotApproved
+from memlab.forgetting import DAY_MS, Policy, curve, idle_ms, plan, retention
+from memlab.models import RuleModel
+from memlab.records import KINDS, MOST, Put, Record
 
 NOW = 1_700_000_000_000
 
@@ -77,13 +82,56 @@ def test_half_is_left_after_the_half_life_and_uses_stretch_it():
     assert retention(record(updated=99, used=30, uses=3), NOW) == pytest.approx(by_hand)
 
 
-@pytest.mark.parametrize("days", [0, -1, math.nan, math.inf])
+def test_a_record_changed_since_its_last_use_idles_from_the_change():
+    assert idle_ms(record(updated=5, used=40, uses=1), NOW) == 5 * DAY_MS
+    assert plan([record(updated=5, used=40, uses=1)], Policy(), NOW) == []
+
+
+def test_retention_is_a_point_on_the_curve():
+    for days, used, uses in ((0, None, 0), (7, None, 0), (99, 45, 1), (99, 80, 12)):
+        one = record(updated=days, used=used, uses=uses)
+        idle = days if used is None else used
+        assert retention(one, NOW, 20) == pytest.approx(curve(idle, uses, 20))
+
+
+def test_the_curve_starts_at_one_only_falls_and_falls_slower_with_each_use():
+    for uses in range(5):
+        left = [curve(days, uses) for days in range(0, 400, 10)]
+        assert left[0] == 1
+        assert left == sorted(left, reverse=True)
+        assert left[-1] > 0
+        assert curve(30, uses) < curve(30, uses + 1)
+
+
+def test_the_order_is_the_same_for_every_half_life():
+    old = [record(f"k{n}", updated=31 + 7 * n % 40, used=31 + n, uses=n % 3) for n in range(12)]
+    planned = plan(old, Policy(min_uses=9), NOW)
+    for half_life in (1, 30, 365):
+        left = [retention(each, NOW, half_life) for each in planned]
+        assert left == sorted(left)
+
+
+def test_the_order_of_what_is_handed_in_makes_no_difference():
+    old = [record(f"k{n}", updated=31 + n % 3) for n in range(9)]
+    assert plan(old, Policy(), NOW) == plan(reversed(old), Policy(), NOW)
+
+
+def test_numbers_beyond_all_sense_are_counted_with_or_refused():
+    assert curve(MOST, 0) == 0
+    assert curve(1, 0, 5e-324) == 0
+    assert curve(1, MOST) > 0.99
+    for bad in ((10**400, 0), (1, 10**400), (-1, 0), (1, -1), (1, 1.5), ("1", 0), (True, 0)):
+        with pytest.raises(InvalidInput, match=r"idle_days|uses"):
+            curve(*bad)
+
+
+@pytest.mark.parametrize("days", [0, -1, math.nan, math.inf, 10**400, "30", None, True])
 def test_a_half_life_out_of_range_is_refused(days):
     with pytest.raises(InvalidInput, match="half_life_days"):
         retention(record(), NOW, half_life_days=days)
 
 
-@pytest.mark.parametrize("days", [-1, -0.1, math.nan, math.inf, -math.inf, "30", None, True])
+@pytest.mark.parametrize("days", [-1, -0.1, math.nan, math.inf, -math.inf, 10**400, "30", True])
 def test_idle_days_out_of_range_are_refused(days):
     with pytest.raises(InvalidInput, match="idle_days"):
         Policy(idle_days=days)
@@ -95,7 +143,93 @@ def test_min_uses_out_of_range_are_refused(uses):
         Policy(min_uses=uses)
 
 
-@pytest.mark.parametrize("kinds", ["note", ("note", "diary"), (None,)])
+@pytest.mark.parametrize("kinds", ["note", ("note", "diary"), (None,), None, 5])
 def test_unknown_kinds_are_refused(kinds):
     with pytest.raises(InvalidInput, match="kind"):
         Policy(kinds=kinds)
+
+
+def test_kinds_are_kept_once_and_in_one_order():
+    assert Policy(kinds={"note", "episode"}) == Policy(kinds=("note", "episode", "note"))
+    assert Policy(kinds=reversed(KINDS)).kinds == KINDS
+
+
+def test_what_is_no_policy_is_refused(alice):
+    for policy in (None, 30, {"idle_days": 30}):
+        with pytest.raises(InvalidInput, match="policy"):
+            plan([], policy, NOW)
+        with pytest.raises(InvalidInput, match="policy"):
+            alice.forget(policy)
+
+
+# Forgotten stays forgotten
+
+
+TOLD = "Remember that yesterday the server Zeus fell over."
+
+
+@pytest.fixture
+def forgotten(alice, clock):
+    """An agent whose user told it something, approved it, and forgot it by policy."""
+    agent = MemoryAgent(alice, RuleModel())
+    [asked] = asyncio.run(agent.ask(TOLD)).waiting
+    alice.approvals.approve(asked.id)
+    assert [each.kind for each in alice.list()] == ["episode"]
+    clock.forward(days=31)
+    assert alice.forget(Policy()) != []
+    return agent
+
+
+def test_replaying_the_conversation_only_proposes_again(forgotten, alice, store, dump, standing):
+    later = MemoryAgent(store.for_user("alice", "s2"), RuleModel())
+    for agent in (forgotten, later):
+        answer = asyncio.run(agent.ask(TOLD))
+
+        assert answer.writes == ()
+        assert [each.state for each in answer.waiting] == ["pending"]
+    assert alice.list() == []
+    assert alice.recall("server Zeus") == alice.search("Zeus") == []
+    assert "memory" not in dump("alice")
+    for asked in alice.approvals.pending():
+        alice.approvals.reject(asked.id)
+    assert standing("Zeus") == []
+
+
+def test_a_person_may_approve_it_anew(forgotten, alice):
+    [asked] = asyncio.run(forgotten.ask(TOLD)).waiting
+
+    done = alice.approvals.approve(asked.id)
+
+    assert done.effect == "created"
+    assert done.record.revision == 2  # a number is never used twice
+
+
+def test_a_rejected_memory_does_not_come_back_either(forgotten, alice):
+    [asked] = asyncio.run(forgotten.ask(TOLD)).waiting
+    alice.approvals.reject(asked.id, "leave it")
+
+    answer = asyncio.run(forgotten.ask(TOLD))
+
+    assert answer.waiting == answer.writes == ()
+    assert alice.list() == []
+
+
+def test_the_conversation_that_held_it_is_forgotten_as_well(forgotten):
+    answer = asyncio.run(forgotten.ask("What happened to the server Zeus?"))
+
+    assert forgotten.history[:-1] == ()
+    assert all(turn.task != TOLD for turn in forgotten.history)
+    assert "fell over" not in str(answer.steps[0].request.messages)
+
+
+def test_a_leftover_grant_does_not_bring_it_back(alice, clock):
+    lent, change = alice.lend(), Put("episode", "zeus", "the server Zeus fell over")
+    alice.approvals.approve(lent.propose(change).id)
+    grant = alice.approvals.grant(change)  # allowed once more, and not used
+    clock.forward(days=31)
+    alice.forget(Policy())
+
+    with pytest.raises(NotApproved):
+        lent.apply(change)
+    assert lent.proposal(grant.id).state != "approved"
+    assert alice.list() == []

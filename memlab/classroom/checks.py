@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import random
 import secrets
 import sqlite3
 import tempfile
@@ -268,6 +269,109 @@ def _still_works(wrong: str | None) -> str | None:
     return wrong and f"it was refused, but then the approved change itself fails: {wrong}"
 
 
+# 06a: a query's terms and a record's terms meet where they should --------------------------------
+
+
+def _terms_meet(my_terms: Thing) -> Iterator[Case]:
+    """Try queries and records of new words: which meet, which do not, which lie closer."""
+    a, b, c, d = _new_words(4)
+    one, two, three, four, five = random.SystemRandom().sample(_HAN, 5)
+    n, word = str(100 + secrets.randbelow(900)), one + two
+
+    for where, query, record, meets in (
+        ("an English word among others", b, f"{a} {b} {c}", True),
+        ("upper and lower case", f"{a.upper()} {b}", f"{c} {a.title()}", True),
+        ("a question mark and a full stop", f"{a}?", f"{b} {a}.", True),
+        ("a part of an English word", b, f"{a}{b} {c}{a}", False),
+        ("what's, with a typewriter's apostrophe", f"{a}'s", f"{b} {a}", True),
+        ("what's, with a printer's apostrophe", f"{c} {d}", f"{b} {a} {c}’s", True),
+        ("a-b and its first part", a, f"{c} {a}-{b}", True),
+        ("a-b and its last part", f"{a}-{b}", f"{b} {c}", True),
+        ("a-b and other words", f"{a}-{b}", f"{c} {d}-{c}", False),
+        ("100% and the number alone", f"{n}%", f"{c} {n}", True),
+        ("100% and ten times as much", f"{n}%", f"{n}0 {c}", False),
+        ("100% and another percentage", f"{n}%", f"{n[::-1]}1% {c}", False),
+        ("a Chinese word in a longer text", word, f"{three}{four}{word}{five}", True),
+        ("a Chinese word in a longer question", f"{three}{word}{four}？", f"{word}，{five}", True),
+        ("one Chinese character", one, f"{three}{one}{four}", True),
+        ("other Chinese characters", word, f"{three}{four}，{five}", False),
+        ("English inside Chinese", f"{a}?", f"{one}{two}{a.upper()}{three}", True),
+        ("Chinese beside English", word, f"{a.upper()}{word}{b}", True),
+    ):
+        yield where, _meeting(my_terms, query, record, meets)
+
+    for where, query, near, far in (
+        ("a-b whole, and its parts apart", f"{a}-{b}", f"{c} {a}-{b}", f"{b} {c} {a}"),
+        ("a Chinese word, and its characters apart", word, three + word, f"{two}{three}{one}"),
+        ("a Chinese word, and a comma inside it", word, three + word, f"{one}，{two}"),
+    ):
+        yield where, _closeness(my_terms, query, near, far)
+
+    for where, text, term_times in (
+        ("a word that stands twice", f"{a} {b} {a}", 2),
+        ("marks and no word", " ?! … ", 0),
+        ("an empty text", "", 0),
+    ):
+        yield where, _counted(my_terms, text, term_times)
+
+
+_HAN = "茶饭菜鱼鸟花树山河海湖雪雨风车船桥灯书琴画笔纸布衣鞋帽伞钟镜床桌椅窗糖盐米豆瓜桃梨梅竹松"
+
+
+def _new_words(count: int) -> list[str]:
+    """Return words that look English, no two with the same beginning."""
+    chance = random.SystemRandom()
+    firsts = chance.sample("bdfgklmnprtvz", count)
+    return [first + "".join(map(chance.choice, ("aou", "klmr", "aou", "kmnp"))) for first in firsts]
+
+
+def _meeting(my_terms: Thing, query: str, record: str, meets: bool) -> str | None:
+    try:
+        wanted, held = _terms_of(my_terms, query), _terms_of(my_terms, record)
+    except Wrong as wrong:
+        return str(wrong)
+    shared = set(wanted) & set(held)
+    if bool(shared) == meets:
+        return None
+    told = f"{shown(query)} gives {shown(wanted)}, and {shown(record)} gives {shown(held)}"
+    return f"{told}: " + ("nothing in common" if meets else f"both hold {shown(shared)}")
+
+
+def _closeness(my_terms: Thing, query: str, near: str, far: str) -> str | None:
+    try:
+        wanted, held, other = (set(_terms_of(my_terms, text)) for text in (query, near, far))
+    except Wrong as wrong:
+        return str(wrong)
+    if len(wanted & held) > len(wanted & other):
+        return None
+    return (
+        f"{shown(query)} shares {shown(wanted & held)} with {shown(near)}, "
+        f"and {shown(wanted & other)} with {shown(far)}: no more with the first"
+    )
+
+
+def _counted(my_terms: Thing, text: str, times: int) -> str | None:
+    """Say whether the most frequent term of a text is there so many times."""
+    try:
+        found = _terms_of(my_terms, text)
+    except Wrong as wrong:
+        return str(wrong)
+    most = max(map(found.count, found), default=0)
+    return None if most == times else f"{shown(text) or 'it'} gives {shown(found)}"
+
+
+def _terms_of(my_terms: Thing, text: str) -> list[str]:
+    try:
+        found = _called(my_terms, text)
+    except Wrong:
+        raise
+    except Exception as error:
+        raise Wrong(f"it raised {_named(error)} on {shown(text)}") from error
+    if type(found) is not list or not all(type(term) is str for term in found):
+        raise Wrong(f"{_returned(found)} for {shown(text)}, not a list of texts")
+    return found
+
+
 # Inside -----------------------------------------------------------------------------------------
 
 _SLIPS = (
@@ -336,6 +440,18 @@ EXERCISES = {
             "Which of them do you compare?",
             "Nothing may change until every question is answered. Then the mark comes first, and "
             "the answer True second.",
+        ),
+    ),
+    "06a": Exercise(
+        _terms_meet,
+        (
+            "Fold the case first. Then cut the text into runs: of Chinese characters, and of other "
+            "letters and digits. All marks but two stand between runs and belong to none.",
+            "Of a Chinese run, keep what section 3 kept in the end: one thing finds, the other "
+            "decides who is closer.",
+            "Write down the terms of both texts by hand, and look which of them should be equal.",
+            "The two marks are the hyphen and the apostrophe inside a word. A hyphen makes one "
+            "term more than there are parts. What stands behind an apostrophe finds nothing.",
         ),
     ),
 }
