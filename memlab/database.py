@@ -115,6 +115,7 @@ class Database:
         path: The file, absolute.
         read_only: Whether every write is refused.
         journal: `wal`, or what the file system granted instead.
+        kept: What was read of a user, beside the `version` it was read at; gone with the process.
     """
 
     def __init__(self, path: Path, limits: Limits, clock: Callable[[], int], read_only: bool):
@@ -125,6 +126,7 @@ class Database:
         self._closed = False
         self._rewritten: int | None = None  # the mark up to which all is erased but in the log
         self._inode: tuple[int, int] | None = None
+        self.kept: dict[str, Any] = {}
         with _opening:
             try:
                 version = VERSION if _is_open_here(path) else _inspect(path, self._wait_ms / 1000)
@@ -187,6 +189,7 @@ class Database:
         """Close the file; what is left to erase is erased first. Closing twice does no harm."""
         with self._lock:
             self._closed = True
+            self.kept.clear()
             connection = self._connection
             if connection is None:
                 return
@@ -246,6 +249,14 @@ class Database:
         return int(found[0][0]) if found else None
 
     # Facts --------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """What changes whenever the file does, by this connection or any other."""
+        with self._lock:
+            [[others]] = self.read("PRAGMA data_version")
+            connection = self._live()
+            return id(connection), others, connection.total_changes
 
     @property
     def bytes(self) -> int:

@@ -248,10 +248,11 @@ def set_vector(file: Transaction, user: str, record: Record, vector: bytes, tag:
 
 def vectors(file: Database, user: str) -> dict[tuple[str, str], tuple[Any, Any]]:
     """Return each record's vector and what it is a vector of, by (kind, key)."""
-    found = file.read_damaged(
-        "SELECT kind, key, vector, vector_of FROM memory WHERE user = ? AND vector IS NOT NULL",
-        (user,),
-    )
+    sql = "SELECT kind, key, vector, vector_of FROM memory WHERE user = ? AND vector IS NOT NULL"
+    try:
+        found = file.read(sql, (user,))
+    except StoreDamaged:
+        found = file.read_damaged(sql, (user,))
     return {(kind, key): (vector, tag) for kind, key, vector, tag in found}
 
 

@@ -232,11 +232,12 @@ class _Reading:
         check_count(limit, "limit", 1, 1000)
         if kind is not None:
             check_kind(kind)
-        records = self.list()  # all kinds: neighbours of a session lend a record their score
-        if scope.embedder is None:
-            return retrieval.recall(records, query, limit, kind)
-        close = vectors.similarities(scope.database, scope.user, scope.embedder, records, query)
-        return retrieval.recall(records, query, limit, kind, close)
+        # All kinds are read: what was said around a record lends it part of its score.
+        found = vectors.known(scope.database, scope.user, scope.embedder)
+        close = None
+        if scope.embedder is not None:
+            close = vectors.similarities(found, scope.embedder, query)
+        return retrieval.recall(found.records, query, limit, kind, close)
 
     def history(self, kind: str, key: str) -> Revisions:
         """Return all values the record has had, oldest first, the current one last."""
@@ -375,7 +376,7 @@ class UserMemory(_Reading):
         if scope.embedder is None:
             raise InvalidInput("embedder", "is missing. Open the store with one to make vectors.")
         return vectors.reindex(
-            scope.database, scope.user, scope.embedder, self.list(), progress or _progress_bar()
+            scope.database, scope.user, scope.embedder, progress or _progress_bar()
         )
 
     def stats(self) -> dict[str, Any]:
@@ -396,7 +397,7 @@ class UserMemory(_Reading):
         scope = self._scope
         if scope.embedder is None:
             return None
-        return len(vectors.missing(scope.database, scope.user, scope.embedder, self.list()))
+        return len(vectors.missing(scope.database, scope.user, scope.embedder))
 
     def export(self) -> Iterator[str]:
         """Yield one line of JSON a record, by kind and key, without line end or time."""

@@ -167,6 +167,80 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_ZH_DIGITS = "零一二三四五六七八九"
+
+
+def split_dates(folded: str) -> tuple[str, list[str]]:
+    """Return a folded text without its days and months, and the terms of these.
+
+    `8 may`, `may 8th`, `2026-05-08`, `5月8日` and `五月八号` all give `@05-08` and `@05`; `in may`
+    and `五月` give `@05`. A year stays in the text, where it is a word like any other.
+    """
+    found: dict[str, None] = {}
+
+    def take(match: re.Match[str]) -> str:
+        part = {name[0]: text for name, text in match.groupdict().items() if text}
+        month = _MONTHS.index(part["n"][:3]) + 1 if "n" in part else _number(part["m"])
+        day = _number(part["d"]) if "d" in part else None
+        if not 1 <= month <= 12 or not (day is None or 1 <= day <= 31):
+            return match[0]
+        if day is not None:
+            found[f"@{month:02}-{day:02}"] = None
+        found[f"@{month:02}"] = None
+        return f" {part.get('y', '')} "
+
+    return _date().sub(take, folded), list(found)
+
+
+@lru_cache(maxsize=1)
+def _date() -> re.Pattern[str]:
+    """Return the pattern of a day or a month; each group's name starts with what it holds."""
+    name = (
+        "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+        "|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+    )
+    before = "in|of|by|mid|early|late|last|next|since|until|till|during|before|after|from"
+    number = "[一二三四五六七八九十]{1,3}|[0-9]{1,2}"
+    return re.compile(
+        rf"(?<![\w.,:/-])(?P<d1>[0-9]{{1,2}})(?:st|nd|rd|th)?(?:\s+of)?\s+(?P<n1>{name})\b"
+        rf"|\b(?P<n2>{name})\.?\s+(?P<d2>[0-9]{{1,2}})(?:st|nd|rd|th)?(?![\w:])"
+        rf"|\b(?:{before})[\s-]+(?P<n3>{name})\b"  # `may` and `march` alone are no months
+        r"|(?<![\w-])(?P<y4>[0-9]{4})-(?P<m4>[0-9]{2})-(?P<d4>[0-9]{2})(?![\w-])"
+        rf"|(?:(?P<y5>[0-9]{{4}})\s*年\s*)?(?<![0-9])(?P<m5>{number})\s*月(?!\s*[0-9]+\s*年)"
+        rf"(?:份|\s*(?P<d5>{number})\s*[日号號])?"
+    )
+
+
+def _number(text: str) -> int:
+    """Return a number from 1 to 99 that is written in digits or in Chinese."""
+    if text.isdecimal():
+        return int(text)
+    tens, ten, ones = text.rpartition("十")
+    if not ten:
+        return _ZH_DIGITS.index(text) if len(text) == 1 else 0
+    if len(tens) > 1 or len(ones) > 1 or "十" in tens:
+        return 0
+    return (_ZH_DIGITS.index(tens) if tens else 1) * 10 + (_ZH_DIGITS.index(ones) if ones else 0)
+
+
+def one_slip(one: str, other: str) -> bool:
+    """Say whether one letter too many, one missing or two swapped make `one` of `other`.
+
+    In a word of seven letters or more, one wrong letter is such a slip, too.
+    """
+    if len(one) > len(other):
+        one, other = other, one
+    if one == other or len(other) - len(one) > 1:
+        return False
+    at = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    if len(one) < len(other):
+        return one[at:] == other[at + 1 :]
+    if one[at + 2 :] == other[at + 2 :] and one[at : at + 2] == other[at : at + 2][::-1]:
+        return True
+    return len(one) >= 7 and one[at + 1 :] == other[at + 1 :]
+
+
 def _piled_up(text: str) -> bool:
     run = 0
     for char in text:

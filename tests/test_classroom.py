@@ -645,10 +645,196 @@ def one_blank_term(text):
     return meets_well(text) or [""]
 
 
+def forgets_all(key, memory):
+    there = json.dumps(key) in json.dumps(memory, default=sorted)
+    memory["records"] = {name: value for name, value in memory["records"].items() if name != key}
+    for part in ("history", "approved"):
+        memory[part] = [pair for pair in memory[part] if pair[0] != key]
+    led = {word: keys - {key} for word, keys in memory["index"].items()}
+    memory["index"] = {word: keys for word, keys in led.items() if keys}
+    return there
+
+
+def forgets_in_place(key, memory):
+    found = memory["records"].pop(key, None) is not None
+    for part in ("history", "approved"):
+        for pair in [each for each in memory[part] if each[0] == key]:
+            memory[part].remove(pair)
+            found = True
+    for word in list(memory["index"]):
+        if key in memory["index"][word]:
+            memory["index"][word].discard(key)
+            found = True
+            if not memory["index"][word]:
+                del memory["index"][word]
+    return found
+
+
+def keeps_a_part(part):
+    """Return an answer that forgets everything but what stands in one part."""
+
+    def answer(key, memory):
+        kept = memory[part]
+        there = forgets_all(key, memory)
+        memory[part] = kept
+        return there
+
+    answer.__name__ = f"keeps_{part}"
+    return answer
+
+
+def keeps_empty_words(key, memory):
+    words = list(memory["index"])
+    there = forgets_all(key, memory)
+    memory["index"] = {word: memory["index"].get(word, set()) for word in words}
+    return there
+
+
+def drops_whole_words(key, memory):
+    shared = [word for word, keys in memory["index"].items() if key in keys]
+    there = forgets_all(key, memory)
+    for word in shared:
+        memory["index"].pop(word, None)
+    return there
+
+
+def walks_and_removes(key, memory):
+    history = list(memory["history"])
+    there = forgets_all(key, memory)
+    for pair in history:
+        if pair[0] == key:
+            history.remove(pair)  # the next one is passed over
+    memory["history"] = history
+    return there
+
+
+def takes_every_yes(key, memory):
+    there = forgets_all(key, memory)
+    memory["approved"] = []
+    return there
+
+
+def by_its_beginning(key, memory):
+    there = forgets_all(key, memory)
+    for part in ("history", "approved"):
+        memory[part] = [pair for pair in memory[part] if not pair[0].startswith(key)]
+    return there
+
+
+def by_its_value(key, memory):
+    value = memory["records"].get(key)
+    there = forgets_all(key, memory)
+    memory["history"] = [pair for pair in memory["history"] if pair[1] != value]
+    return there
+
+
+def only_what_is_recorded(key, memory):
+    return key in memory["records"] and forgets_all(key, memory)
+
+
+def works_on_a_copy(key, memory):
+    return forgets_all(key, dict(memory))
+
+
+def keeps_a_list_of_the_forgotten(key, memory):
+    there = forgets_all(key, memory)
+    memory["forgotten"] = [key]
+    return there
+
+
+def fails_on_an_unknown_key(key, memory):
+    there = forgets_all(key, memory)
+    return there or memory["records"][key]
+
+
+def returns_nothing(key, memory):
+    forgets_all(key, memory)
+
+
+def has_a_reason(hits, floor):
+    return [h for h in hits if h["words"] > 0 or (h["closeness"] or -1.0) > floor]
+
+
+def one_by_one(hits, floor):
+    shown = []
+    for hit in hits:
+        close = hit["closeness"] is not None and hit["closeness"] > floor
+        if hit["words"] or close:
+            shown.append(dict(hit))
+    return shown
+
+
+def fused_above_one(hits, floor):
+    return [hit for hit in hits if hit["fused"] > 1.0]
+
+
+def fused_above_floor(hits, floor):
+    return [hit for hit in hits if hit["fused"] > floor]
+
+
+def only_words(hits, floor):
+    return [hit for hit in hits if hit["words"] > 0]
+
+
+def only_close(hits, floor):
+    return [hit for hit in hits if hit["closeness"] is not None and hit["closeness"] > floor]
+
+
+def both_reasons(hits, floor):
+    return only_words(only_close(hits, floor), floor)
+
+
+def a_good_word(hits, floor):
+    return [h for h in hits if h["words"] > 0.1 or (h["closeness"] or -1.0) > floor]
+
+
+def at_the_floor_too(hits, floor):
+    return [h for h in hits if h["words"] > 0 or (h["closeness"] or -1.0) >= floor]
+
+
+def compares_none(hits, floor):
+    return [hit for hit in hits if hit["words"] > 0 or hit["closeness"] > floor]
+
+
+def shows_what_has_no_vector(hits, floor):
+    return [h for h in hits if h["words"] > 0 or h["closeness"] is None or h["closeness"] > floor]
+
+
+def by_its_size(hits, floor):
+    return [h for h in hits if h["words"] > 0 or abs(h["closeness"] or 0.0) > floor]
+
+
+def fixed_floor(hits, floor):
+    return at_the_floor_too(hits, 0.0)
+
+
+def words_first(hits, floor):
+    return sorted(has_a_reason(hits, floor), key=lambda hit: -hit["words"])
+
+
+def all_or_nothing(hits, floor):
+    return list(hits) if has_a_reason(hits, floor) else []
+
+
+def silent_by_none(hits, floor):
+    return has_a_reason(hits, floor) or None
+
+
+def only_keys(hits, floor):
+    return [hit["key"] for hit in has_a_reason(hits, floor)]
+
+
+def throws_the_rest_away(hits, floor):
+    hits[:] = has_a_reason(hits, floor)
+    return hits
+
+
 RIGHT = {
     "02a": [read_only, looks_first, copies],
     "04a": [exact_once, field_by_field],
     "06a": [text.terms, meets_well],
+    "07a": [has_a_reason, one_by_one],
+    "09a": [forgets_all, forgets_in_place],
 }
 WRONG = {
     "02a": {
@@ -701,6 +887,41 @@ WRONG = {
         each_term_once: "a word that stands twice: ",
         a_set_of_terms: "an English word among others: it returned {",
         one_blank_term: "marks and no word: ",
+    },
+    "07a": {
+        fused_above_one: "a record that is close and shares no word: 0 shown",
+        fused_above_floor: "a record that does neither, with a high fused score: 1 shown",
+        only_words: "a record that is close and shares no word: 0 shown",
+        only_close: "a record that shares a word and is not close: 0 shown",
+        both_reasons: "a record that shares a word and is not close: 0 shown",
+        a_good_word: "a shared word that scores very little: 0 shown",
+        at_the_floor_too: "a record exactly as close as the floor: 1 shown",
+        compares_none: "a record without a vector or a shared word: it stopped with TypeError",
+        shows_what_has_no_vector: "a record without a vector or a shared word: 1 shown",
+        by_its_size: "a record that points the other way (closeness below 0): 1 shown",
+        fixed_floor: "a record that does neither, with a high fused score: 1 shown",
+        words_first: "five hits, some of them good: the right hits, but not in the order",
+        all_or_nothing: "five hits, some of them good: 5 shown",
+        silent_by_none: "a record that does neither, with a high fused score: it returned None",
+        only_keys: "a record that shares a word and is not close: something in the list",
+        throws_the_rest_away: "a record that does neither, with a high fused score: the list",
+    },
+    "09a": {
+        keeps_a_part("records"): "a record: something of it is left in: records",
+        keeps_a_part("history"): "a record: something of it is left in: history",
+        keeps_a_part("index"): "a record: something of it is left in: index",
+        keeps_a_part("approved"): "a record with three values in its history: something of it",
+        keeps_empty_words: "a record: a word that leads nowhere is still in the index",
+        drops_whole_words: "a record: something of another key was altered in: index",
+        walks_and_removes: "a record with three values in its history: something of it is left",
+        takes_every_yes: "a record: something of another key was altered in: approved",
+        by_its_beginning: "a record with three values in its history: something of another key",
+        by_its_value: "a record with three values in its history: something of another key",
+        only_what_is_recorded: "a record that only its history still knows: something of it is",
+        works_on_a_copy: "a record: something of it is left in: records, history",
+        keeps_a_list_of_the_forgotten: "a record: the memory has a new part: ['forgotten']",
+        fails_on_an_unknown_key: "the same key twice: it stopped with KeyError",
+        returns_nothing: "a record: it returned None, but must return True",
     },
 }
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from importlib import metadata
 
@@ -532,7 +533,9 @@ def test_when_the_second_batch_fails_the_first_is_not_returned_as_if_it_were_all
 
 def test_no_answer_in_time_is_a_model_error():
     with OpenAIServer(Answer(delay_s=30)) as server:
+        started = time.monotonic()
         error = failed(server, timeout_s=0.1)
+        assert time.monotonic() - started < 2.5
 
     assert error.status is None
     assert "within 0.1 s" in str(error)

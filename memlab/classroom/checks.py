@@ -372,6 +372,182 @@ def _terms_of(my_terms: Thing, text: str) -> list[str]:
     return found
 
 
+# 07a: choose when to answer nothing ---------------------------------------------------------------
+
+
+def _knows_when_to_be_silent(choose: Thing) -> Iterator[Case]:
+    """Try one list of hits after the other: what shares a word or is close may be shown."""
+    floor = (20 + secrets.randbelow(30)) / 100  # 0.20 to 0.49
+
+    def hit(words: float, closeness: float | None, fused: float) -> dict[str, Any]:
+        key = f"记忆-{secrets.token_hex(4)}"
+        return {"key": key, "words": words, "closeness": closeness, "fused": fused}
+
+    word, close = hit(2.5, floor - 0.15, 1.1), hit(0.0, floor + 0.1, 1.0)
+    neither = hit(0.0, floor - 0.05, 2.0)
+    for where, hits, shown_at in (
+        ("a record that shares a word and is not close", [word], [0]),
+        ("a record that is close and shares no word", [close], [0]),
+        ("a record that does both", [hit(1.2, floor + 0.2, 2.0)], [0]),
+        ("a record that does neither, with a high fused score", [neither], []),
+        ("a shared word, with a fused score of 0", [hit(0.4, 0.0, 0.0)], [0]),
+        ("a shared word that scores very little", [hit(0.001, -0.1, 0.1)], [0]),
+        ("a record exactly as close as the floor", [hit(0.0, floor, 1.5)], []),
+        ("a record that points the other way (closeness below 0)", [hit(0.0, -0.9, 0.3)], []),
+        ("a record without a vector that shares a word", [hit(1.7, None, 1.0)], [0]),
+        ("a record without a vector or a shared word", [hit(0.0, None, 0.0)], []),
+        ("five hits, some of them good", [neither, close, hit(0.0, None, 0.9), word, close], ()),
+        ("several hits, none of them good", [neither, hit(0.0, 0.0, 1.9)], []),
+        ("no hits at all", [], []),
+    ):
+        right = [hits[at] for at in (shown_at if shown_at != () else (1, 3, 4))]
+        yield where, _shown_right(choose, hits, floor, right)
+
+    between = [hit(0.0, floor + 0.05, 1.0)]
+    yield "the same hit with a higher floor", _shown_right(choose, between, floor + 0.1, [])
+    yield "the same hit with a lower floor", _shown_right(choose, between, floor - 0.1, between)
+
+
+def _shown_right(
+    choose: Thing, hits: list[dict[str, Any]], floor: float, right: list[dict[str, Any]]
+) -> str | None:
+    """Call the answer once; return what is wrong with what it shows, or None."""
+    given = deepcopy(hits)
+    try:
+        result = _called(choose, given, floor)
+    except Wrong as wrong:
+        return str(wrong)
+    except Exception as error:
+        return f"it raised {_named(error)}"
+    if given != hits:
+        return "the list that it was given was altered"
+    if not isinstance(result, list):
+        return f"{_returned(result)}, not a list"
+    if result == right:
+        return None
+    if any(each not in hits for each in result):
+        return "something in the list is not one of the hits"
+    if sorted(hits.index(each) for each in result) == sorted(hits.index(each) for each in right):
+        return "the right hits, but not in the order in which they came"
+    return f"{len(result)} shown with the floor {floor:.2f}, but it must be {len(right)}"
+
+
+# 09a: what was forgotten does not return --------------------------------------------------------
+
+Memory = dict[str, Any]
+
+
+def _forgets_for_good(forget_one: Thing) -> Iterator[Case]:
+    """Forget one key of a fresh memory at a time, then tell its fact again, without and with a yes.
+
+    The words are new at every call. Keys begin alike, share words, and one shares its whole value.
+    """
+    mark = secrets.token_hex(3)
+    for where, key in (
+        ("a record", "city"),
+        ("a record in Chinese", "tea"),
+        ("a record with three values in its history", "drink"),
+        ("a record with the value of another one", "drink.cold"),
+        ("a record with an old yes", "home"),
+        ("a record that only its history still knows", "gone"),
+        ("a key that only an old yes and the index still know", "wish"),
+    ):
+        yield where, _forgotten(forget_one, key, mark)
+    twice, unknown = _small_memory(mark), _small_memory(mark)
+    first = _forgets(forget_one, "home", twice)
+    yield "the same key twice", first or _forgets(forget_one, "home", twice)
+    yield "a key that stands nowhere", _forgets(forget_one, "dr", unknown)
+
+
+def _small_memory(mark: str) -> Memory:
+    """Return records with their history and index, and what is left of two that are gone."""
+    tea, cold = f"绿茶 {mark}", f"iced tea {mark}"
+    values = [
+        *(("drink", f"coffee {mark}"), ("drink", f"black tea {mark}"), ("drink", cold)),
+        *(("city", f"Lisbon {mark}"), ("gone", f"camellia {mark}"), ("gone", f"rose {mark}")),
+        *(("tea", tea), ("drink.cold", cold), ("home", f"Oak Street {mark}")),
+    ]
+    now = {key: value for key, value in values if key != "gone"}
+    wishes = [("wish", f"a boat {mark}")]
+    index: dict[str, set[str]] = {}
+    for key, value in (*now.items(), *wishes):
+        for word in value.split():
+            index.setdefault(word, set()).add(key)
+    home = ("home", f"Elm Street {mark}")
+    approved = [home, ("drink.cold", f"cola {mark}"), home, ("drink", f"water {mark}"), *wishes]
+    return {"records": now, "history": values, "index": index, "approved": approved}
+
+
+def _without(memory: Memory, key: str) -> Memory:
+    """Return a copy of a memory without anything of one key."""
+    index = {word: keys - {key} for word, keys in memory["index"].items()}
+    return {
+        "records": {name: value for name, value in memory["records"].items() if name != key},
+        "history": [pair for pair in memory["history"] if pair[0] != key],
+        "index": {word: keys for word, keys in index.items() if keys},
+        "approved": [pair for pair in memory["approved"] if pair[0] != key],
+    }
+
+
+def _forgotten(forget_one: Thing, key: str, mark: str) -> str | None:
+    """Forget a key, tell it again; return the first thing that is wrong, or None."""
+    memory = _small_memory(mark)
+    said = [pair for pair in (*memory["history"], *memory["approved"]) if pair[0] == key]
+    wrong = _forgets(forget_one, key, memory)
+    if wrong:
+        return wrong
+    for fact in said:
+        if _told(memory, *fact):
+            return "it was told again, and came back without a new yes"
+    memory["approved"].append(said[-1])
+    return None if _told(memory, *said[-1]) else "with a new yes it must be able to come back"
+
+
+def _forgets(forget_one: Thing, key: str, memory: Memory) -> str | None:
+    """Call the answer once; return what is wrong with its result or with the memory, or None."""
+    wanted = _without(memory, key)
+    was_there = memory != wanted
+    try:
+        result = _called(forget_one, key, memory)
+    except Wrong as wrong:
+        return str(wrong)
+    except Exception as error:
+        return f"it raised {_named(error)}, but must return {was_there}"
+    if not set(memory) >= set(wanted):
+        return f"a whole part is missing: {', '.join(sorted(set(wanted) - set(memory)))}"
+    for part, content in wanted.items():
+        if type(memory[part]) is not type(content):
+            return f"{part} must stay a {type(content).__name__}, not {shown(memory[part])}"
+    left = [part for part in ("records", "history", "approved") if _holds_key(memory[part], key)]
+    if any(key in keys for keys in memory["index"].values()):
+        left.append("index")
+    if left:
+        return f"something of it is left in: {', '.join(left)}"
+    if any(not keys for keys in memory["index"].values()):
+        return "a word that leads nowhere is still in the index"
+    if set(memory) != set(wanted):
+        return f"the memory has a new part: {shown(sorted(set(memory) - set(wanted)))}"
+    altered = [part for part, content in wanted.items() if memory[part] != content]
+    if altered:
+        return f"something of another key was altered in: {', '.join(altered)}"
+    if result is not was_there:
+        return f"{_returned(result)}, but must return {was_there}"
+    return None
+
+
+def _holds_key(part: Any, key: str) -> bool:
+    return key in part if isinstance(part, dict) else any(pair[0] == key for pair in part)
+
+
+def _told(memory: Memory, key: str, value: str) -> bool:
+    """Store a fact if somebody has said yes to it; the yes is used up. Say whether it was."""
+    if (key, value) not in memory["approved"]:
+        return False
+    memory["approved"].remove((key, value))
+    memory["records"][key] = value
+    return True
+
+
 # Inside -----------------------------------------------------------------------------------------
 
 _SLIPS = (
@@ -452,6 +628,28 @@ EXERCISES = {
             "Write down the terms of both texts by hand, and look which of them should be equal.",
             "The two marks are the hyphen and the apostrophe inside a word. A hyphen makes one "
             "term more than there are parts. What stands behind an apostrophe finds nothing.",
+        ),
+    ),
+    "07a": Exercise(
+        _knows_when_to_be_silent,
+        (
+            "Two reasons are enough, each of them alone. Say for each hit whether it has one.",
+            "The fused score was stretched for one question: the best of a bad lot gets a high "
+            "one. Do you need it at all?",
+            "None is not a number and cannot be compared with one. Ask for it before you compare.",
+            "As close as the floor is not closer than the floor.",
+        ),
+    ),
+    "09a": Exercise(
+        _forgets_for_good,
+        (
+            "Go through the four parts one by one: where does the key stand, and where only "
+            "something that leads to it? Each part may know of a key that the others have lost.",
+            "The key is compared as a whole, never its beginning, and never by the value: another "
+            "key may have the same one. Its words may lead to other keys as well.",
+            "Take nothing out of a list or a dict while you walk through it: build a new one, and "
+            "put that into the memory, in its place.",
+            "A yes that was given before is a way back. Look among what is approved.",
         ),
     ),
 }

@@ -4,6 +4,8 @@
     python -m tests.benchmarks.syncs      how often one put waits for the disk
     python -m tests.benchmarks.imports    what `import memlab` costs
     python -m tests.benchmarks.fitting    `fit` beside a version that measures everything again
+    python -m tests.benchmarks.gold       is the right memory found, and nothing where there is none
+    python -m tests.benchmarks.locomo     the same on long conversations, beside published figures
 
 Each runs from the checkout, also as `python tests/benchmarks/store.py`. `--quick` makes it tiny,
 `--json` prints the same rows for a program. Times differ between machines; a ratio of two things
