@@ -13,9 +13,9 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 from functools import lru_cache
 from heapq import nlargest
 from operator import attrgetter
@@ -30,8 +30,10 @@ NAMED = 1.35  # what lifts the records of a person named in the question
 ASKING = 0.5  # what a record loses that only asks, for a question answers nothing
 MEANING = 0.8  # what the ranking by meaning weighs beside that by words
 SLIP = 0.5  # what a word counts that is one slip away from the one asked for
+FEW = 24  # fewer records tell too little of how rare a word is
 USUAL, DOUBT = 0.1, 4  # how close two texts usually are; so many records outweigh that belief
-ENOUGH_WORDS, ENOUGH_MEANING = 0.25, 0.2  # evidence: so much of either, or half of both
+ENOUGH_WORDS, ENOUGH_MEANING = 0.25, 0.15  # evidence: so much of either, or half of both
+WORDS_ALONE = 0.2  # how much of that will do where there are no vectors to ask
 
 _STOP_WORDS = frozenset(
     """a about am an and any are as at be been but by can could did do does for from had has have he
@@ -46,7 +48,7 @@ _ASKING_ZH = re.compile(
     "什么时候|为什么|什么|怎么样?|怎样|哪里|哪儿|哪[个些种位次天家]|多少|是不是|有没有|请问"
 )
 _OPENING = re.compile(  # `Ana: ...`, `Ana said, ...`, `小明说：...`
-    r"\s*([^\W\d_][^\n:：,，。;；!?！？\"“「()（）]{0,31}?)\s*"
+    r"\s*([^\W\d_][^\d\n:：,，。;；!?！？\"“「()（）]{0,31}?)\s*"
     r"(?:[:：]|\b(?:said|says)\b|[说說](?=[,，:：\"“「\s]))"
 )
 _SENTENCE = re.compile(r"[^.!?。！？؟\n]+[.!?。！？؟\n]*")
@@ -80,7 +82,8 @@ def recall(
         for n, at in enumerate(index.places)
         if (words[at] or close[at]) and (kind is None or records[n].kind == kind)
     ]
-    if not any(words[at] / ENOUGH_WORDS + close[at] / ENOUGH_MEANING >= 1 for _, at in chosen):
+    enough = WORDS_ALONE if similarities is None else 1.0
+    if not any(words[at] / ENOUGH_WORDS + close[at] / ENOUGH_MEANING >= enough for _, at in chosen):
         return []
     named = index.spoken_by(query)
     by_words, by_meaning = _spread(words, named), _spread(close, named)
@@ -147,7 +150,8 @@ def meaning(query: str, records: Sequence[Record]) -> str:
     """
     names = _index_of(records).speakers
     if names:
-        query = " ".join(word for word in query.split() if not _names(names, word))
+        words = query.split()
+        query = " ".join(word for word in words if names.keys().isdisjoint(_words_of(word)))
         for name in names:
             if _is_unspaced(name):
                 query = query.replace(name, " ")
@@ -163,7 +167,7 @@ def bm25(
     """
     scores = [0.0] * len(documents)
     postings = _postings(
-        [Counter(document) for document in documents], range(len(documents)), k1, b
+        [Counter(document).items() for document in documents], range(len(documents)), k1, b
     )
     for term in dict.fromkeys(query_terms):
         if term in postings:
@@ -221,7 +225,9 @@ def choose(
 
 Posting = tuple["array[int]", "array[float]"]  # where a term stands, and what it weighs there
 Source = tuple[str, int, str, str, str]
+Counts = Collection[tuple[str, int]]  # each term once, and how often
 _source = attrgetter("session", "created", "kind", "key", "value")
+DAY = 24 * 60 * 60 * 1000  # in milliseconds
 _GAP = len(NEAR)  # empty places between sessions, so that none lends to the next
 
 
@@ -253,7 +259,7 @@ class _Index:
             if term not in self.postings and (meant := self._meant(term)):
                 term, trust = meant, SLIP
             posting = self.postings.get(term)
-            idf = _idf(len(posting[0]) if posting else 0, len(self.places))
+            idf = _idf(len(posting[0]) if posting else 0, max(len(self.places), FEW))
             most += idf * (K1 + 1)
             if posting:
                 found.append((posting, idf * trust))
@@ -276,8 +282,15 @@ class _Index:
 
     def spoken_by(self, query: str) -> list[int]:
         """Return the places of what was said by the people whom `query` names."""
-        named = _names(self.speakers, query) if self.speakers else ()
-        return sorted({place for name in named for place in self.speakers[name]})
+        if not self.speakers:
+            return []
+        folded, asked = fold(query), _words_of(query)
+        named = [
+            places
+            for name, places in self.speakers.items()
+            if name in asked or (_is_unspaced(name) and name in folded)
+        ]
+        return sorted({place for places in named for place in places})
 
     def _meant(self, term: str) -> str | None:
         """Return the known word that is one slip away from `term`: the most frequent one."""
@@ -298,26 +311,33 @@ def _index(source: tuple[Source, ...]) -> _Index:
         size += 0 if source[n][0] == last else _GAP
         places[n], last = size, source[n][0]
         size += 1
-    counted: list[Counter[str]] = []
+    counted, answers = [], []
     speakers: dict[str, list[int]] = {}
     for place, (_, created, _, key, value) in zip(places, source, strict=True):
-        counts = Counter(terms(f"{key} {value}"))
-        counts.update(dict.fromkeys([*split_dates(fold(value))[1], *_day(created)], 1))
-        counted.append(counts)
-        for name in _speaker(value):
+        counts, names, asked = _read(key, value)
+        counted.append([*counts, *_day(created // DAY)])
+        answers.append(1 - ASKING * asked)
+        for name in names:
             speakers.setdefault(name, []).append(place)
     postings = _postings(counted, places, K1, B)
     initials: dict[str, list[str]] = {}
     for term in postings:
         if len(term) > 3 and term.isascii() and term.isalpha():
             initials.setdefault(term[0], []).append(term)
-    answers = [1 - ASKING * _asked(value) for *_, value in source]
     return _Index(places, size, postings, initials, speakers, answers)
 
 
-# Kept by what they are made of, so a change of any record makes a new one.
+# Kept by what they are made of, so that a change of any record makes a new one.
 _small_index = lru_cache(maxsize=256)(_index)
 _large_index = lru_cache(maxsize=4)(_index)
+
+
+@lru_cache(maxsize=16384)
+def _read(key: str, value: str) -> tuple[Counts, list[str], float]:
+    """Return the terms of a record and how often each stands there, its speaker, how it asks."""
+    counts = Counter(terms(f"{key} {value}"))
+    counts.update(split_dates(fold(value))[1])
+    return tuple(counts.items()), _speaker(value), _asked(value)
 
 
 def _in_time(source: Source) -> tuple[object, ...]:
@@ -328,15 +348,15 @@ def _in_time(source: Source) -> tuple[object, ...]:
 
 
 def _postings(
-    counted: Sequence[Counter[str]], places: Sequence[int], k1: float, b: float
+    counted: Sequence[Counts], places: Sequence[int], k1: float, b: float
 ) -> dict[str, Posting]:
     """Return for each term where it stands and its weight there, without the term's idf."""
-    lengths = [counts.total() for counts in counted]
+    lengths = [sum(count for _, count in counts) for counts in counted]
     average = sum(lengths) / len(lengths) if lengths else 0
     postings: dict[str, Posting] = {}
     for place, counts, length in zip(places, counted, lengths, strict=True):
         slowed = k1 * (1 - b + b * length / average) if average else 0
-        for term, count in counts.items():
+        for term, count in counts:
             posting = postings.get(term)
             if posting is None:
                 posting = postings[term] = array("l"), array("d")
@@ -362,10 +382,14 @@ def _spread(scores: list[float], named: Iterable[int]) -> list[float]:
     return lent
 
 
-def _day(milliseconds: int) -> list[str]:
-    """Return the terms of a day, as `split_dates` finds them in a text, and its year."""
-    day = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-    return [f"@{day:%m-%d}", f"@{day:%m}", f"{day.year}"]
+@lru_cache(maxsize=4096)
+def _day(days: int) -> list[tuple[str, int]]:
+    """Return the terms of a day since 1970, as `split_dates` finds them in a text, and its year."""
+    try:
+        day = date(1970, 1, 1) + timedelta(days=days)
+    except OverflowError:  # a clock that is far beyond any calendar
+        return []
+    return [(f"@{day:%m-%d}", 1), (f"@{day:%m}", 1), (f"{day.year}", 1)]
 
 
 def _speaker(value: str) -> list[str]:
@@ -377,11 +401,8 @@ def _speaker(value: str) -> list[str]:
     return [word for word in words if not (_is_stop_word(word) or _STOP_CHARS.issuperset(word))]
 
 
-def _names(known: Iterable[str], text: str) -> list[str]:
-    """Return the words of known names that stand in `text`."""
-    folded = fold(text)
-    asked = set(_WORD.findall(folded))
-    return [name for name in known if name in asked or (_is_unspaced(name) and name in folded)]
+def _words_of(text: str) -> set[str]:
+    return set(_WORD.findall(fold(text)))
 
 
 def _is_unspaced(word: str) -> bool:

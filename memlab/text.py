@@ -168,6 +168,7 @@ def stem(word: str) -> str:
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DATE_HINT = re.compile("[0-9]-[0-9]|月|" + "|".join(_MONTHS))
 _ZH_DIGITS = "零一二三四五六七八九"
 
 
@@ -190,6 +191,8 @@ def split_dates(folded: str) -> tuple[str, list[str]]:
         found[f"@{month:02}"] = None
         return f" {part.get('y', '')} "
 
+    if not _DATE_HINT.search(folded):  # most texts hold none, and this is quick to see
+        return folded, []
     return _date().sub(take, folded), list(found)
 
 

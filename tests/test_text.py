@@ -6,7 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlab.errors import InvalidInput
-from memlab.text import MAX_CHARS, canonical, clean, cut, fold, stem, terms, visible
+from memlab.text import (
+    MAX_CHARS,
+    canonical,
+    clean,
+    cut,
+    fold,
+    one_slip,
+    split_dates,
+    stem,
+    terms,
+    visible,
+)
 
 steady = settings(deadline=None, derandomize=True, database=None, max_examples=200)
 
@@ -270,3 +281,80 @@ def test_words_of_a_long_text_are_found_in_linear_time():
     for text in ("a" * MAX_CHARS, "a." * 100_000, "a" + "." * MAX_CHARS, "''" * 200_000):
         terms(text)
     assert time.process_time() - started < 5
+
+
+# dates ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "8 may",
+        "on the 8th of may",
+        "may 8th, please",
+        "(2026-05-08)",
+        "5月8日",
+        "5 月 8 号",
+        "2026年5月8日",
+        "五月八号",
+        "二〇年后的五月八日",
+    ],
+)
+def test_a_day_is_one_term_however_it_is_written(text):
+    assert split_dates(text)[1] == ["@05-08", "@05"]
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("12月31日", "@12-31"),
+        ("十二月三十一号", "@12-31"),
+        ("二月二十九日", "@02-29"),
+        ("dec 31", "@12-31"),
+        ("in mid march", "@03"),
+        ("四月中旬", "@04"),
+        ("10月份", "@10"),
+    ],
+)
+def test_months_and_days_are_read_in_digits_and_in_words(text, term):
+    assert split_dates(text)[1][0] == term
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "who may edit it",
+        "a long march",
+        "三个月",
+        "每月",
+        "may 45",
+        "13月1日",
+        "v2.3.0",
+        "1-2-3",
+        "",
+    ],
+)
+def test_what_is_no_date_stays(text):
+    assert split_dates(text) == (text, [])
+
+
+def test_the_year_stays_among_the_words():
+    assert terms(split_dates("what was on 8 may 2026?")[0]) == [*terms("what was on"), "2026"]
+    assert terms(split_dates("2026-05-08")[0]) == ["2026"]
+
+
+# slips ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["plumer", "plummber", "plubmer", "plumbir", "lumber"])
+def test_one_slip_makes_another_word(wrong):
+    assert one_slip(wrong, "plumber")
+    assert one_slip("plumber", wrong)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("tea", "tea"), ("horse", "house"), ("plumber", "lumbar"), ("a", "abc")]
+)
+def test_two_slips_or_a_wrong_letter_in_a_short_word_are_too_many(one, other):
+    assert not one_slip(one, other)
+    assert not one_slip(other, one)
