@@ -155,9 +155,9 @@ def test_hits_tell_rank_score_and_why(alice):
 
     assert list(table["rank"]) == [1, 2]
     assert list(table["key"]) == ["a", "b"]
-    score = alice.recall("morning tea")[0].score
-    assert table["score"][0] == round(score, 3)
-    assert table["why"][0] == f"words: rank 1, score {score:.3f}"
+    best = alice.recall("morning tea")[0]
+    assert table["score"][0] == round(best.score, 3)
+    assert table["why"][0] == f"words: rank 1, score {best.why['words']['score']:.3f}"
 
 
 def test_a_preference_that_no_ranking_found_says_so(alice):
