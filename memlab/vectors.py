@@ -30,9 +30,9 @@ def store(database: Database, user: str, embedder: Embedder, records: Iterable[R
     try:
         made = embed.checked(embedder, texts)
     except Exception as error:  # whatever an embedder of the user's own may raise
-        why = str(error) if isinstance(error, MemlabError) else type(error).__name__
         warnings.warn(
-            f"{len(chosen)} stored without a vector: {why} reindex() tries again.", stacklevel=4
+            f"{len(chosen)} stored without a vector: {_why(error)} reindex() tries again.",
+            stacklevel=4,
         )
         return 0
     with database.transaction() as file:
@@ -124,8 +124,12 @@ def similarities(found: Known, embedder: Embedder, query: str) -> list[float | N
     try:
         wanted = embed.checked(embedder, [meant])[0]
     except Exception as error:
-        why = str(error) if isinstance(error, MemlabError) else type(error).__name__
-        warnings.warn(f"Recalled by words alone: {why}", stacklevel=4)
+        warnings.warn(f"Recalled by words alone: {_why(error)}", stacklevel=4)
         return None
     close = (found.vectors @ wanted).tolist()
     return [None if row is None else close[row] for row in found.rows]
+
+
+def _why(error: Exception) -> str:
+    """Return what may be shown: a foreign error's text could hold a key or a path."""
+    return str(error) if isinstance(error, MemlabError) else type(error).__name__
