@@ -331,3 +331,15 @@ def test_literal_search_tries_the_question_and_then_its_longest_word(alice, stor
     assert found("What colour") == ["note/a"]
     assert found("is my xylophone yellow?") == ["note/b"]
     assert found("is my harmonica red?") == []
+
+
+def test_the_dial_trades_answers_for_silence_and_is_put_back():
+    before = gold.retrieval.ENOUGH_WORDS, gold.retrieval.ENOUGH_MEANING
+    told = json.loads(run("--half", "tune", "--dial", "--json").stdout)
+    found = {row["method"]: row for row in told["rows"] if row["questions"] == "all"}
+    little, usual, much = (found[f"recall, evidence x {each:g}"] for each in (0.5, 1, 2))
+    assert usual["hit@3"] == found["recall"]["hit@3"]
+    assert little["silent"] <= usual["silent"] <= much["silent"]
+    assert little["found"] >= usual["found"] >= much["found"]
+    assert little["silent"] < much["silent"]
+    assert (gold.retrieval.ENOUGH_WORDS, gold.retrieval.ENOUGH_MEANING) == before

@@ -8,6 +8,9 @@ of what comes out when as many questions are drawn anew, with repeats, a thousan
 Two floors stand below: a literal search for the question, or else for its longest word, and all of
 the user's records, which always finds and is never silent.
 
+`--dial` asks again with more and with less evidence wanted before recall answers at all: what one
+of the two shares gains, the other loses. Which is worse, a wrong memory or none, is for you to say.
+
 The constants of recall were chosen on the half 'tune'. Only 'report' says how good they are.
 """
 
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -29,7 +33,7 @@ from typing import Any
 if __name__ == "__main__" and not __package__:  # run as a file: find memlab in the checkout
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from memlab import HashEmbedder, LocalEmbedder, MemlabError, MemoryStore, Record
+from memlab import HashEmbedder, LocalEmbedder, MemlabError, MemoryStore, Record, retrieval
 from memlab.embed import Embedder
 from tests.benchmarks.report import Row, arguments, show
 
@@ -39,6 +43,7 @@ LANGUAGES = ("zh", "en", "mixed")
 GOALS = {"hit@3": 90, "silent": 80}  # percent, on the half 'report'
 FIRST = (1, 3, 5)
 LIMIT = 10
+DIAL = (0.5, 0.75, 1, 1.25, 1.5, 2)  # times the evidence that recall wants
 SESSION = "benchmark"
 
 Names = list[str]  # of records, as `kind/key`, best first
@@ -123,6 +128,17 @@ def methods(store: MemoryStore) -> dict[str, Callable[[Question], Names]]:
     return {"recall": recall, "literal search": literal, "everything": everything}
 
 
+@contextmanager
+def evidence(times: float) -> Iterator[None]:
+    """Let recall want so many times the evidence before it answers."""
+    usual = retrieval.ENOUGH_WORDS, retrieval.ENOUGH_MEANING
+    retrieval.ENOUGH_WORDS, retrieval.ENOUGH_MEANING = (times * each for each in usual)
+    try:
+        yield
+    finally:
+        retrieval.ENOUGH_WORDS, retrieval.ENOUGH_MEANING = usual
+
+
 def names(records: Iterable[Record]) -> Names:
     return [f"{record.kind}/{record.key}" for record in records]
 
@@ -192,6 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = arguments(__doc__ or "")
     parser.add_argument("--half", choices=[*HALVES, "both"], default="report")
     parser.add_argument("--embedder", choices=["local", "none", "hash"], default="none")
+    parser.add_argument("--dial", action="store_true", help="want more and less evidence in turn")
     options = parser.parse_args(argv)
     draws = 40 if options.quick else 1000
     try:
@@ -213,6 +230,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             for method, ask in methods(store).items():
                 asked = [Asked(question, ask(question)) for question in chosen]
                 rows.extend(tables(asked, half, method, draws))
+            for times in DIAL if options.dial else ():
+                with evidence(times):
+                    asked = [Asked(each, methods(store)["recall"](each)) for each in chosen]
+                rows.extend(tables(asked, half, f"recall, evidence x {times:g}", draws))
     note = f"embedder: {options.embedder}; recall is asked for {LIMIT} records."
     return show("gold", rows, options.json, [note])
 
