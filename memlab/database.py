@@ -27,7 +27,7 @@ from memlab.errors import (
     StoreTooNew,
 )
 from memlab.records import KINDS, Limits, check_key, check_kind, check_name
-from memlab.text import MAX_CHARS, clean, fold
+from memlab.text import MAX_CHARS, clean, search_form
 
 FILE = "memory.sqlite3"
 VERSION = 2
@@ -46,7 +46,7 @@ CREATE TABLE memory (
   key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND {MAX_CHARS}),
   value TEXT NOT NULL CHECK (typeof(value) = 'text' AND instr(value, char(0)) = 0
                              AND length(value) BETWEEN 1 AND {MAX_CHARS}),
-  folded TEXT NOT NULL,
+  folded TEXT NOT NULL, -- '': lower(value), which most texts need no copy for
   revision INTEGER NOT NULL CHECK (revision >= 1),
   session TEXT NOT NULL,
   created INTEGER NOT NULL,
@@ -686,7 +686,7 @@ def _carried(row: tuple[Any, ...], now: int) -> tuple[Any, ...]:
         raise StoreDamaged(
             f"version 1 row {kind!r}/{key!r} cannot be carried over ({error})"
         ) from error
-    return user, kind, key, value, fold(value), revision, session, now, now
+    return user, kind, key, value, search_form(value), revision, session, now, now
 
 
 def _statements(script: str) -> list[str]:

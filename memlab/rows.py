@@ -31,7 +31,7 @@ from memlab.records import (
     check_key,
     check_name,
 )
-from memlab.text import clean, fold
+from memlab.text import clean, search_form
 
 Source = Database | Transaction
 
@@ -40,7 +40,8 @@ _ONE = f"SELECT {_RECORD} FROM memory WHERE user = ? AND kind = ? AND key = ?"
 _ALL = f"SELECT {_RECORD} FROM memory WHERE user = ? ORDER BY kind, key"
 _ALL_OF_KIND = f"SELECT {_RECORD} FROM memory WHERE user = ? AND kind = ? ORDER BY key"
 _FIND = (
-    f"SELECT {_RECORD} FROM memory WHERE user = ? AND (instr(folded, ?) OR instr(key, ?))"
+    f"SELECT {_RECORD} FROM memory WHERE user = ?"
+    " AND (instr(CASE folded WHEN '' THEN lower(value) ELSE folded END, ?) OR instr(key, ?))"
     " ORDER BY updated DESC, kind, key LIMIT ?"
 )
 _FIND_OF_KIND = _FIND.replace("user = ?", "user = ? AND kind = ?")
@@ -110,7 +111,7 @@ def write(
         file.execute(
             "INSERT INTO memory (user, kind, key, value, folded, revision, session, created,"
             " updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (user, kind, key, value, fold(value), revision, session, now, now),
+            (user, kind, key, value, search_form(value), revision, session, now, now),
         )
         if revision > 1:
             file.execute(
@@ -126,7 +127,7 @@ def write(
     file.execute(
         "UPDATE memory SET value = ?, folded = ?, revision = ?, session = ?, updated = ?,"
         " vector = NULL, vector_of = NULL WHERE user = ? AND kind = ? AND key = ?",
-        (value, fold(value), revision, session, now, user, kind, key),
+        (value, search_form(value), revision, session, now, user, kind, key),
     )
     record = Record(
         kind, key, value, revision, session, created, now, last_used, uses, bool(pinned)
@@ -416,7 +417,7 @@ def _records(file: Database) -> Iterator[Problem]:
             value = _record_of(row).value
             check_name(user, "user")
             check_key(row[1])
-            if clean(value, "value") != value or fold(value) != folded:
+            if clean(value, "value") != value or search_form(value) != folded:
                 raise StoreDamaged("what is searched is not what is stored")
         except (StoreDamaged, ValueError) as error:
             detail = error.detail if isinstance(error, StoreDamaged) else error

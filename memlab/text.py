@@ -14,6 +14,7 @@ from memlab.errors import InvalidInput
 MAX_CHARS = 1_000_000
 MARKS_IN_A_ROW = 1000  # to put more in order takes Python the square of their number
 
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIDDEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
 _BLANK = re.compile(  # fillers and variation selectors that show nothing (but those of emoji)
@@ -62,6 +63,17 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def search_form(text: str) -> str:
+    """Return the folded text as it is stored; empty where SQLite's `lower`, ASCII only, gives it.
+
+    A text in English, and many a text in Chinese, needs no second copy in the file.
+    """
+    if text.isascii():
+        return ""
+    folded = fold(text)
+    return "" if folded == text.translate(_LOWER) else folded
 
 
 def canonical(value: Any) -> str:

@@ -342,4 +342,4 @@ def test_the_dial_trades_answers_for_silence_and_is_put_back():
     assert little["silent"] <= usual["silent"] <= much["silent"]
     assert little["found"] >= usual["found"] >= much["found"]
     assert little["silent"] < much["silent"]
-    assert (gold.retrieval.ENOUGH_WORDS, gold.retrieval.ENOUGH_MEANING) == before
+    assert before == (gold.retrieval.ENOUGH_WORDS, gold.retrieval.ENOUGH_MEANING)

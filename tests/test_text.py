@@ -1,8 +1,10 @@
+import sqlite3
 import time
 import unicodedata
+from contextlib import closing
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memlab.errors import InvalidInput
@@ -13,6 +15,7 @@ from memlab.text import (
     cut,
     fold,
     one_slip,
+    search_form,
     split_dates,
     stem,
     terms,
@@ -358,3 +361,22 @@ def test_one_slip_makes_another_word(wrong):
 def test_two_slips_or_a_wrong_letter_in_a_short_word_are_too_many(one, other):
     assert not one_slip(one, other)
     assert not one_slip(other, one)
+
+
+@given(text=st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=40))
+@steady
+@example(text="Straße")
+@example(text="ＡＢＣ")
+@example(text="İstanbul")
+@example(text="MIXED Case")
+@example(text="我喜欢乌龙茶，不要 Coffee")
+def test_what_is_stored_to_search_in_or_what_sqlite_makes_of_the_text_is_the_folded_text(text):
+    with closing(sqlite3.connect(":memory:")) as database:
+        (lowered,) = database.execute("SELECT lower(?)", (text,)).fetchone()
+    assert (search_form(text) or lowered) == fold(text)
+
+
+def test_plain_english_and_plain_chinese_need_no_copy():
+    assert search_form("Prefers Oolong tea, twice a day.") == ""
+    assert search_form("喜欢乌龙茶。") == ""
+    assert search_form("Große Straße") == "grosse strasse"
