@@ -13,7 +13,7 @@ from typing import Any
 
 from memlab import approvals, retrieval
 from memlab.budget import fit, room, squeeze, tell
-from memlab.errors import InvalidInput, MemlabError, ModelError
+from memlab.errors import InvalidInput, MemlabError, ModelError, StoreDamaged
 from memlab.models import Model
 from memlab.records import Applied, Hit, Limits, Proposal, Record, Turn
 from memlab.request import Exchange, Request, sizes
@@ -263,13 +263,17 @@ class MemoryAgent:
 
     def _forget_what_is_gone(self) -> bool:
         """Clear the history where anything it may tell of was deleted, by whomever; say so."""
-        memory, before = self._memory, self._stored
-        self._stored = {(r.kind, r.key): r.revision for r in memory.list()}
-        gone = any(
-            self._stored.get(name) != revision
-            and all(kept.revision != revision for kept in memory.history(*name))
-            for name, revision in before.items()
-        )
+        memory = self._memory
+        stored = {(r.kind, r.key): r.revision for r in memory.list()}
+        try:
+            gone = any(
+                stored.get(name) != revision
+                and all(kept.revision != revision for kept in memory.history(*name))
+                for name, revision in self._stored.items()
+            )
+        except StoreDamaged:  # nobody can say what is gone there
+            gone = True
+        self._stored = stored  # only now: after an error the same is compared again
         for id in list(self._asked):
             asked = memory.proposal(id)
             if asked is None:

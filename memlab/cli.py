@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from memlab.agent import COMPLETE, Answer, MemoryAgent
 from memlab.embed import LocalEmbedder
@@ -53,9 +53,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return NOT_COMPLETED
 
 
+class _Parser(argparse.ArgumentParser):
+    """Names what it refuses without letting it act on the terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(visible(message))
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="memlab", description="A memory whose every write was approved. Alone: the demo."
     )
     parser.set_defaults(run=_demo, command="demo")
@@ -88,6 +95,13 @@ def build_parser() -> argparse.ArgumentParser:
     lab = add("lab", _lab, "copy the course to a folder of your own and open it in JupyterLab")
     lab.add_argument("--folder", default="memlab-course", help="where the copy goes")
     lab.add_argument("--copy-only", action="store_true", help="do not start JupyterLab")
+    audit = add("audit", _audit, "try every promise of a store and print a one-page scorecard")
+    audit.add_argument(
+        "--store",
+        metavar="MODULE:OPENER",
+        help="another implementation, opened like memlab:MemoryStore.open; importing runs its code",
+    )
+    audit.add_argument("--json", action="store_true", help="everything that was tried, as JSON")
 
     over_store("put", _put, "store one value", "kind", "key", "value", change=True)
     over_store("get", _get, "print one record, or null", "kind", "key")
@@ -160,6 +174,24 @@ def _lab(given: Any) -> int:
     return start_lab(folder, given.rest)
 
 
+def _audit(given: Any) -> int:
+    from memlab.classroom.audit import audit, find_opener
+
+    name = given.store or "memlab:MemoryStore.open"
+    here = os.getcwd()  # a store of one's own is looked for in the folder one stands in
+    sys.path.insert(0, here)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # whatever that store prints
+            card = audit(find_opener(name), visible(name))
+    finally:
+        sys.path.remove(here)
+    if given.json:
+        _print(card.to_dict())
+    else:
+        print(card)
+    return DONE if card.holds else NOT_COMPLETED
+
+
 def _put(given: Any) -> int:
     change = Put(given.kind, given.key, given.value)
     with _changing(given, f"put {change.kind}/{change.key}") as alice:
@@ -230,7 +262,7 @@ def _reindex(given: Any) -> int:
 def _export(given: Any) -> int:
     with _reading(given) as alice:
         for line in alice.export():
-            print(line)
+            print(_shown_json(line))
     return DONE
 
 
@@ -337,6 +369,8 @@ def _decide(alice: UserMemory, answer: Answer) -> dict[str, str]:
         _say(f"\nOnce, for {alice.user}: {_what(proposal)}", DONE)
         if proposal.old_value is not None:
             _say(f"  now: {visible(proposal.old_value)!r}", DONE)
+        minutes = round((proposal.expires - proposal.asked) / 60_000)
+        _say(f"  a yes counts once; the question expires in {minutes} minutes", DONE)
         print("  approve? [y]es, [n]o, anything else: later: ", end="", file=sys.stderr, flush=True)
         reply = sys.stdin.readline().strip().casefold()
         if reply in ("y", "yes"):
@@ -439,10 +473,17 @@ def _typed() -> Iterator[str]:
 
 
 def _print(value: dict[str, Any]) -> int:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    print(_shown_json(json.dumps(value, ensure_ascii=False, indent=2)))
     return DONE
 
 
+def _shown_json(text: str) -> str:
+    """Escape what a terminal would obey or hide; it stays the same JSON."""
+    return "".join(
+        each if each == "\n" or visible(each) == each else json.dumps(each)[1:-1] for each in text
+    )
+
+
 def _say(text: str, code: int) -> int:
-    print(text, file=sys.stderr)
+    print(visible(text), file=sys.stderr)
     return code

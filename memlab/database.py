@@ -69,12 +69,13 @@ CREATE TABLE tombstone (
 ) WITHOUT ROWID;
 CREATE TABLE proposal (
   seq INTEGER PRIMARY KEY,
-  user TEXT NOT NULL, id TEXT NOT NULL UNIQUE,
+  user TEXT NOT NULL, id TEXT NOT NULL,
   action TEXT NOT NULL CHECK (action IN ('put', 'delete')),
   kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT, expect INTEGER,
   base INTEGER NOT NULL, old_value TEXT, digest TEXT NOT NULL,
   reason TEXT NOT NULL, session TEXT NOT NULL, asked INTEGER NOT NULL, expires INTEGER NOT NULL,
-  state TEXT NOT NULL, decided INTEGER, how TEXT NOT NULL, note TEXT NOT NULL, effect TEXT NOT NULL
+  state TEXT NOT NULL, decided INTEGER, how TEXT NOT NULL, note TEXT NOT NULL, effect TEXT NOT NULL,
+  UNIQUE (user, id) -- of one user: what another asked for must not show in the next id
 );
 CREATE INDEX proposal_digest ON proposal (user, digest);
 CREATE INDEX proposal_state ON proposal (user, state);
@@ -95,6 +96,23 @@ WHEN OLD.revision <> NEW.revision BEGIN
     (OLD.user, OLD.kind, OLD.key, OLD.revision, OLD.value, OLD.session, OLD.updated);
 END;
 """
+
+# What this connection wrote, and when by its own count of changes. In memory, this connection's
+# alone, and rolled back with the rest, so that no writer has to say what was written.
+_WATCH = [
+    "CREATE TEMP TABLE IF NOT EXISTS written (user, kind, key, at, PRIMARY KEY (user, kind, key))"
+    " WITHOUT ROWID",
+    *(
+        f"CREATE TEMP TRIGGER IF NOT EXISTS watch_{change} AFTER {change} ON main.memory BEGIN"
+        f" INSERT OR REPLACE INTO written VALUES ({row}.user, {row}.kind, {row}.key,"
+        " total_changes()); END"
+        for change, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD"))
+    ),
+]
+_WRITTEN = (
+    "SELECT kind, key, vector, vector_of FROM written LEFT JOIN memory USING (user, kind, key)"
+    " WHERE user = ? AND at >= ? ORDER BY kind, key"
+)
 
 _TABLES = frozenset(("memory", "revision", "tombstone", "proposal", "usage", "meta"))
 _OLD_COLUMNS = ["user_id", "kind", "memory_key", "value", "source_session", "revision"]
@@ -130,6 +148,7 @@ class Database:
         with _opening:
             try:
                 version = VERSION if _is_open_here(path) else _inspect(path, self._wait_ms / 1000)
+                self._inode = _inode(path)
                 if version < VERSION:
                     self._migrate(clock)
                 self._live()
@@ -142,7 +161,6 @@ class Database:
                 if isinstance(error, sqlite3.Error):
                     raise self._meaning(error) from error
                 raise
-            self._inode = _inode(path)
             _open.add(self)
 
     @classmethod
@@ -251,12 +269,26 @@ class Database:
     # Facts --------------------------------------------------------------------------------------
 
     @property
-    def version(self) -> tuple[int, int, int]:
-        """What changes whenever the file does, by this connection or any other."""
+    def version(self) -> tuple[int, int]:
+        """What changes whenever the file does: by any other connection, and by this one."""
         with self._lock:
             [[others]] = self.read("PRAGMA data_version")
-            connection = self._live()
-            return id(connection), others, connection.total_changes
+            return others, self._live().total_changes
+
+    def watch(self) -> None:
+        """Note from now on what this connection writes, for `written`."""
+        for statement in _WATCH:
+            self.read(statement)
+
+    def written(self, user: str, since: int) -> list[Any]:
+        """Return kind, key, vector and its tag of what was written here, by kind and key.
+
+        Where one is deleted, its vector and tag are None.
+
+        Args:
+            since: The second part of an earlier `version`, read after `watch` was called.
+        """
+        return self.read(_WRITTEN, (user, since))
 
     @property
     def bytes(self) -> int:
@@ -387,6 +419,11 @@ class Transaction:
         try:
             if database.read_only:
                 raise StoreError("The store was opened to be read only. Nothing was written.")
+            if _inode(database.path) != database._inode:  # SQLite would write where nobody looks
+                raise StoreError(
+                    "The store's file was removed or replaced while it was open. "
+                    "Nothing was written. Open the store again."
+                )
             connection = self._connection = database._live()
             self.execute: Callable[..., sqlite3.Cursor] = connection.execute
             if connection.in_transaction:  # an interrupt struck while the last one was ended
@@ -445,8 +482,9 @@ class Transaction:
                 if connection.in_transaction:  # an interrupt struck before the COMMIT
                     connection.execute("ROLLBACK")
                 if self._erases:
-                    pages = database._most_pages(connection)
-                    connection.execute(f"PRAGMA max_page_count = {pages}")
+                    with contextlib.suppress(sqlite3.Error):  # what is committed stays so
+                        pages = database._most_pages(connection)
+                        connection.execute(f"PRAGMA max_page_count = {pages}")
             finally:
                 database._lock.release()
 
@@ -503,6 +541,7 @@ def _in_child() -> None:
         if database._connection is not None:
             database._connection.close()
             database._connection = None
+        database.kept.clear()  # a new connection counts its changes from the start
     _in_parent()
 
 

@@ -13,10 +13,10 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from heapq import nlargest
 from operator import attrgetter
 
@@ -166,15 +166,13 @@ def bm25(
     idf is ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative.
     """
     scores = [0.0] * len(documents)
-    postings = _postings(
-        [Counter(document).items() for document in documents], range(len(documents)), k1, b
-    )
+    counted = [Counter(document) for document in documents]
+    slowed = _slowed([len(document) for document in documents], k1, b)
     for term in dict.fromkeys(query_terms):
-        if term in postings:
-            places, weights = postings[term]
-            idf = _idf(len(places), len(documents))
-            for place, weight in zip(places, weights, strict=True):
-                scores[place] += idf * weight
+        places, weights = _posting(term, counted, range(len(documents)), slowed, k1)
+        idf = _idf(len(places), len(documents))
+        for place, weight in zip(places, weights, strict=True):
+            scores[place] += idf * weight
     return scores
 
 
@@ -225,29 +223,33 @@ def choose(
 
 Posting = tuple["array[int]", "array[float]"]  # where a term stands, and what it weighs there
 Source = tuple[str, int, str, str, str]
-Counts = Collection[tuple[str, int]]  # each term once, and how often
 _source = attrgetter("session", "created", "kind", "key", "value")
 DAY = 24 * 60 * 60 * 1000  # in milliseconds
 _GAP = len(NEAR)  # empty places between sessions, so that none lends to the next
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Index:
     """The words of some records, laid out in the order of time, one session after the other.
 
     Attributes:
         places: Where each record stands.
         size: How many places there are, the empty ones included.
-        postings: Each term's places and weights.
-        initials: The words that a misspelt one may mean, by their first letter.
+        counts: The terms of each record, and how often it says each.
+        slowed: What BM25 adds below the line for each record's length.
+        vocabulary: All terms.
+        postings: The places and weights of each term that has been asked for. To lay out all of
+            them takes far longer than to look through the records for a few.
         speakers: The places of what a person said, by each word of the person's name.
         answers: What each record keeps of its score: less where it asks.
     """
 
     places: list[int]
     size: int
+    counts: list[dict[str, int]]
+    slowed: list[float]
+    vocabulary: set[str]
     postings: dict[str, Posting]
-    initials: dict[str, list[str]]
     speakers: dict[str, list[int]]
     answers: list[float]
 
@@ -256,13 +258,12 @@ class _Index:
         found, most = [], 0.0
         for term in wanted:
             trust = 1.0
-            if term not in self.postings and (meant := self._meant(term)):
+            if term not in self.vocabulary and (meant := self._meant(term)):
                 term, trust = meant, SLIP
-            posting = self.postings.get(term)
-            idf = _idf(len(posting[0]) if posting else 0, max(len(self.places), FEW))
+            posting = self._posting(term)
+            idf = _idf(len(posting[0]), max(len(self.places), FEW))
             most += idf * (K1 + 1)
-            if posting:
-                found.append((posting, idf * trust))
+            found.append((posting, idf * trust))
         scores = [0.0] * self.size
         for (places, weights), idf in found:
             part = idf / most
@@ -292,39 +293,66 @@ class _Index:
         ]
         return sorted({place for places in named for place in places})
 
+    def _posting(self, term: str) -> Posting:
+        posting = self.postings.get(term)
+        if posting is None:
+            posting = _posting(term, self.counts, self.places, self.slowed, K1)
+            if term in self.vocabulary:  # what is kept must not grow with every word ever asked
+                self.postings[term] = posting
+        return posting
+
     def _meant(self, term: str) -> str | None:
         """Return the known word that is one slip away from `term`: the most frequent one."""
         if len(term) < 5 or not term.isascii() or not term.isalpha():
             return None
-        near = [known for known in self.initials.get(term[0], ()) if one_slip(term, known)]
-        return max(near, key=lambda known: (len(self.postings[known][0]), known), default=None)
+        near = [known for known in self._initials.get(term[0], ()) if one_slip(term, known)]
+        return max(near, key=lambda known: (len(self._posting(known)[0]), known), default=None)
+
+    @cached_property
+    def _initials(self) -> dict[str, list[str]]:
+        """The words that a misspelt one may mean, by their first letter."""
+        initials: dict[str, list[str]] = {}
+        for term in self.vocabulary:
+            if len(term) > 3 and term.isascii() and term.isalpha():
+                initials.setdefault(term[0], []).append(term)
+        return initials
+
+
+class Frozen(tuple[Record, ...]):
+    """Records that stay as they are, and so keep their index."""
+
+    @cached_property
+    def laid_out(self) -> _Index:
+        return _index_of(list(self))
 
 
 def _index_of(records: Sequence[Record]) -> _Index:
+    if isinstance(records, Frozen):
+        return records.laid_out
     source = tuple(map(_source, records))
     return _small_index(source) if len(source) <= 256 else _large_index(source)
 
 
 def _index(source: tuple[Source, ...]) -> _Index:
+    read = [_read(key, value, created // DAY) for _, created, _, key, value in source]
+    in_time = [  # by session and time; at one time by key, `d2` before `d10`
+        (session, created, kind, each.key)
+        for (session, created, kind, _, _), each in zip(source, read, strict=True)
+    ]
     places, size, last = [0] * len(source), 0, None
-    for n in sorted(range(len(source)), key=lambda n: _in_time(source[n])):
-        size += 0 if source[n][0] == last else _GAP
-        places[n], last = size, source[n][0]
+    for n in sorted(range(len(source)), key=in_time.__getitem__):
+        session = source[n][0]
+        size += 0 if session == last else _GAP
+        places[n], last = size, session
         size += 1
-    counted, answers = [], []
     speakers: dict[str, list[int]] = {}
-    for place, (_, created, _, key, value) in zip(places, source, strict=True):
-        counts, names, asked = _read(key, value)
-        counted.append([*counts, *_day(created // DAY)])
-        answers.append(1 - ASKING * asked)
-        for name in names:
+    for place, each in zip(places, read, strict=True):
+        for name in each.speaker:
             speakers.setdefault(name, []).append(place)
-    postings = _postings(counted, places, K1, B)
-    initials: dict[str, list[str]] = {}
-    for term in postings:
-        if len(term) > 3 and term.isascii() and term.isalpha():
-            initials.setdefault(term[0], []).append(term)
-    return _Index(places, size, postings, initials, speakers, answers)
+    counts = [each.counts for each in read]
+    slowed = _slowed([each.length for each in read], K1, B)
+    answers = [each.answers for each in read]
+    return _Index(places, size, counts, slowed, set().union(*counts), {}, speakers, answers)
 
 
 # Kept by what they are made of, so that a change of any record makes a new one.
@@ -332,37 +360,50 @@ _small_index = lru_cache(maxsize=256)(_index)
 _large_index = lru_cache(maxsize=4)(_index)
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What there is to know of one record without the others.
+
+    Attributes:
+        counts: Its terms, those of its day too, and how often each stands there.
+        length: How many terms that is, repeats counted.
+        key: Its key in parts, so that `d2` sorts before `d10`.
+        speaker: The words of the name of who speaks.
+        answers: What it keeps of its score: less where it asks.
+    """
+
+    counts: dict[str, int]
+    length: int
+    key: list[tuple[int, str]]
+    speaker: list[str]
+    answers: float
+
+
 @lru_cache(maxsize=16384)
-def _read(key: str, value: str) -> tuple[Counts, list[str], float]:
-    """Return the terms of a record and how often each stands there, its speaker, how it asks."""
-    counts = Counter(terms(f"{key} {value}"))
-    counts.update(split_dates(fold(value))[1])
-    return tuple(counts.items()), _speaker(value), _asked(value)
-
-
-def _in_time(source: Source) -> tuple[object, ...]:
-    """Return what sorts by session and time; at one time by key, `d2` before `d10`."""
-    session, created, kind, key, _ = source
+def _read(key: str, value: str, day: int) -> _Read:
+    found = [*terms(f"{key} {value}"), *split_dates(fold(value))[1], *_day(day)]
     parts = [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", key)]
-    return session, created, kind, parts
+    answers = 1 - ASKING * _asked(value)
+    return _Read(dict(Counter(found)), len(found), parts, _speaker(value), answers)
 
 
-def _postings(
-    counted: Sequence[Counts], places: Sequence[int], k1: float, b: float
-) -> dict[str, Posting]:
-    """Return for each term where it stands and its weight there, without the term's idf."""
-    lengths = [sum(count for _, count in counts) for counts in counted]
+def _slowed(lengths: Sequence[int], k1: float, b: float) -> list[float]:
+    """Return what BM25 adds below the line for each length: more, the longer beside the others."""
     average = sum(lengths) / len(lengths) if lengths else 0
-    postings: dict[str, Posting] = {}
-    for place, counts, length in zip(places, counted, lengths, strict=True):
-        slowed = k1 * (1 - b + b * length / average) if average else 0
-        for term, count in counts:
-            posting = postings.get(term)
-            if posting is None:
-                posting = postings[term] = array("l"), array("d")
-            posting[0].append(place)
-            posting[1].append(count * (k1 + 1) / (count + slowed))
-    return postings
+    return [k1 * (1 - b + b * length / average) if average else 0.0 for length in lengths]
+
+
+def _posting(
+    term: str,
+    counted: Sequence[Mapping[str, int]],
+    places: Sequence[int],
+    slowed: Sequence[float],
+    k1: float,
+) -> Posting:
+    """Return where a term stands and its weight there, without its idf."""
+    holding = [n for n, counts in enumerate(counted) if term in counts]
+    weights = [counted[n][term] * (k1 + 1) / (counted[n][term] + slowed[n]) for n in holding]
+    return array("l", [places[n] for n in holding]), array("d", weights)
 
 
 def _idf(holding: int, documents: int) -> float:
@@ -383,13 +424,13 @@ def _spread(scores: list[float], named: Iterable[int]) -> list[float]:
 
 
 @lru_cache(maxsize=4096)
-def _day(days: int) -> list[tuple[str, int]]:
+def _day(days: int) -> list[str]:
     """Return the terms of a day since 1970, as `split_dates` finds them in a text, and its year."""
     try:
         day = date(1970, 1, 1) + timedelta(days=days)
     except OverflowError:  # a clock that is far beyond any calendar
         return []
-    return [(f"@{day:%m-%d}", 1), (f"@{day:%m}", 1), (f"{day.year}", 1)]
+    return [f"@{day:%m-%d}", f"@{day:%m}", f"{day.year}"]
 
 
 def _speaker(value: str) -> list[str]:

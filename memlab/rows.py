@@ -135,7 +135,9 @@ def write(
     return Applied(change, record, "replaced")
 
 
-def remove(file: Transaction, user: str, kind: str, key: str, expect: int | None = None) -> bool:
+def remove(
+    file: Transaction, user: str, kind: str, key: str, now: int, expect: int | None = None
+) -> bool:
     """Delete a record with its history and the text of its proposals; say whether it was there.
 
     What stays is a tombstone without text, so that no revision number is ever used twice.
@@ -158,10 +160,12 @@ def remove(file: Transaction, user: str, kind: str, key: str, expect: int | None
     file.execute("INSERT OR REPLACE INTO tombstone VALUES (?, ?, ?, ?)", (*args, found[0]))
     file.execute(
         "UPDATE proposal SET value = NULL, old_value = NULL, reason = '', note = '',"
-        " decided = coalesce(decided, asked),"
-        " state = CASE WHEN state IN ('pending', 'approved') THEN 'superseded' ELSE state END"
+        " decided = CASE WHEN state IN ('pending', 'approved') THEN min(expires, ?)"
+        " ELSE decided END,"
+        " state = CASE WHEN state NOT IN ('pending', 'approved') THEN state"
+        " WHEN expires <= ? THEN 'expired' ELSE 'superseded' END"
         " WHERE user = ? AND kind = ? AND key = ?",
-        args,
+        (now, now, *args),
     )
     return True
 
@@ -193,7 +197,7 @@ def apply(
 ) -> Applied:
     """Make one change that is allowed, whatever it is."""
     if isinstance(change, Delete):
-        gone = remove(file, user, change.kind, change.key, change.expect)
+        gone = remove(file, user, change.kind, change.key, now, change.expect)
         return Applied(change, None, "deleted" if gone else "unchanged")
     return write(file, user, change, session, now, limits)
 
@@ -367,10 +371,11 @@ def ledger(file: Source, user: str, now: int, limit: int) -> list[LedgerEntry]:
     found = file.read(
         "SELECT * FROM (SELECT seq, id, action, kind, key, session, asked,"
         " CASE WHEN state IN ('pending', 'approved') AND expires <= ? THEN 'expired'"
-        " ELSE state END AS now_state, coalesce(decided, expires), how, note, effect"
+        " ELSE state END AS now_state, CASE WHEN state IN ('pending', 'approved') AND expires <= ?"
+        " THEN expires ELSE decided END, how, note, effect"
         " FROM proposal WHERE user = ? AND (state <> 'pending' OR expires <= ?)"
         " ORDER BY seq DESC LIMIT ?) ORDER BY seq",
-        (now, user, now, limit),
+        (now, now, user, now, limit),
     )
     return [LedgerEntry(*row[1:]) for row in found]
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 from memlab import approvals, forgetting, retrieval, rows, vectors
 from memlab.database import VERSION, Database, Transaction
 from memlab.embed import Embedder
-from memlab.errors import Conflict, InvalidInput, MemlabError
+from memlab.errors import Conflict, InvalidInput, MemlabError, StoreError
 from memlab.records import (
     Applied,
     Change,
@@ -162,7 +163,12 @@ class _Scope:
     def embed(self, done: Applied) -> Applied:
         """Give a record that has just been stored its vector, outside the transaction."""
         if self.embedder is not None and done.record and done.effect in ("created", "replaced"):
-            vectors.store(self.database, self.user, self.embedder, [done.record])
+            try:
+                vectors.store(self.database, self.user, self.embedder, [done.record])
+            except StoreError as error:  # the record is stored: to raise would say it is not
+                warnings.warn(
+                    f"Stored without a vector: {error} reindex() tries again.", stacklevel=4
+                )
         return done
 
     def now(self) -> int:
@@ -319,7 +325,7 @@ class UserMemory(_Reading):
                     return True
             raise
         with scope.database.transaction() as file:
-            return rows.remove(file, scope.user, kind, key) or rows.remove_misnamed(
+            return rows.remove(file, scope.user, kind, key, scope.now()) or rows.remove_misnamed(
                 file, scope.user, kind, key
             )
 
@@ -356,8 +362,9 @@ class UserMemory(_Reading):
         scope = self._scope
         gone = []
         with scope.database.transaction() as file:
-            for record in forgetting.plan(self.list(), policy, scope.now()):
-                rows.remove(file, scope.user, record.kind, record.key, record.revision)
+            now = scope.now()
+            for record in forgetting.plan(self.list(), policy, now):
+                rows.remove(file, scope.user, record.kind, record.key, now, record.revision)
                 gone.append(record)
         return gone
 
@@ -564,7 +571,11 @@ class LentMemory(_Reading):
         scope = self._scope
         now = scope.now()
         found = rows.open_proposals(scope.database, scope.user, "approved")
-        return [proposal for proposal in found if approvals.seen(proposal, now).state == "approved"]
+        return [
+            proposal
+            for proposal in found  # a damaged one has no change, and approves none
+            if proposal.change and approvals.seen(proposal, now).state == "approved"
+        ]
 
     def apply(self, change: Change, reason: str = "") -> Applied:
         """Make a change that is approved; the approval is used up if the change had an effect.
@@ -603,9 +614,10 @@ class LentMemory(_Reading):
         return approvals.answer(known, last) or _ask(file, scope, change, reason, "pending")
 
 
-def folder_of(memory: UserMemory | LentMemory) -> Path:
-    """Return the folder of a memory's store, which no tool may write into."""
-    return memory._scope.database.path.parent
+def folder_of(memory: UserMemory | LentMemory) -> Path | None:
+    """Return the folder of a memory's store, which no tool may write into; None: it has none."""
+    scope = getattr(memory, "_scope", None)  # a memory of another class has its own store
+    return scope.database.path.parent if scope is not None else None
 
 
 # Inside -----------------------------------------------------------------------------------------

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from memlab import embed, retrieval, rows
 from memlab.database import Database
 from memlab.embed import Embedder
-from memlab.errors import MemlabError
+from memlab.errors import MemlabError, StoreError
 from memlab.records import Record
 
 BATCH = 64  # records that are embedded and stored together
@@ -51,43 +53,104 @@ class Known:
         vectors: float32 array (n, dim); None where there is no vector at all.
     """
 
-    records: list[Record]
+    records: retrieval.Frozen
     rows: list[int | None]
     vectors: Any
 
 
 def known(database: Database, user: str, embedder: Embedder | None) -> Known:
-    """Return a user's records with their valid vectors, read again only after a change.
+    """Return a user's records with their valid vectors; only what was written since is read again.
 
     A vector is valid if this embedder made it of the text that stands there now.
     """
     made_by = (embedder.id, embedder.dim) if embedder is not None else None
-    version = (database.version, made_by)
-    kept = database.kept.get(user)
-    if kept is not None and kept[0] == version:
-        found: Known = kept[1]
-        return found
-    records = rows.every(database, user)
-    found = Known(records, [None] * len(records), None)
-    if embedder is not None:
-        stored = rows.vectors(database, user)
-        valid: list[bytes] = []
-        for at, record in enumerate(records):
-            vector, tag = stored.get((record.kind, record.key), (None, None))
-            if (
-                type(vector) is bytes
-                and len(vector) == 2 * embedder.dim
-                and tag == embed.tag(embedder, retrieval.indexed(record))
-            ):
-                found.rows[at] = len(valid)
-                valid.append(vector)
-        if valid:
-            found = replace(found, vectors=embed.unpack(valid, embedder.dim))
+    version = others, own = database.version
+    found: Known | None = None
+    if user in database.kept:
+        by, (once, since), found = database.kept[user]
+        if by != made_by or once != others:  # what another connection wrote, nobody tells
+            found = None
+        elif since == own:
+            return found
+        else:
+            found = _renewed(database, user, embedder, found, since)
+            if database.version != version:  # a part of it may be older than another
+                found = None
+    found = found or _read(database, user, embedder)
     database.kept.pop(user, None)
     while len(database.kept) >= KEPT:
         database.kept.pop(next(iter(database.kept)), None)  # who was read longest ago
-    database.kept[user] = (version, found)
+    database.kept[user] = (made_by, version, found)
     return found
+
+
+def _read(database: Database, user: str, embedder: Embedder | None) -> Known:
+    database.watch()
+    records = rows.every(database, user)
+    at: list[int | None] = [None] * len(records)
+    valid: list[bytes] = []
+    stored = rows.vectors(database, user) if embedder is not None else {}
+    for n, record in enumerate(records):
+        vector, tag = stored.get((record.kind, record.key), (None, None))
+        if _is_valid(vector, tag, record, embedder):
+            at[n] = len(valid)
+            valid.append(vector)
+    return Known(retrieval.Frozen(records), at, _unpacked(valid, embedder))
+
+
+def _renewed(
+    database: Database, user: str, embedder: Embedder | None, old: Known, since: int
+) -> Known | None:
+    """Return `old` with what was written since then; None where all must be read again."""
+    records, at = [*old.records], [*old.rows]
+    had = 0 if old.vectors is None else len(old.vectors)
+    valid: list[bytes] = []
+    try:
+        written = database.written(user, since)
+        if len(written) > max(16, len(records) // 16):
+            return None  # to read all is quicker
+        for kind, key, vector, tag in written:
+            if type(kind) is not str or type(key) is not str:
+                return None
+            n = bisect_left(records, (kind, key), key=_name)
+            if n < len(records) and _name(records[n]) == (kind, key):
+                del records[n], at[n]
+            record = rows.get(database, user, kind, key)
+            if record is None:
+                continue
+            records.insert(n, record)
+            at.insert(n, None)
+            if _is_valid(vector, tag, record, embedder):
+                at[n] = had + len(valid)
+                valid.append(vector)
+    except StoreError:  # a damaged row, as above: the sound ones are read one by one
+        return None
+    order = [row for row in at if row is not None]
+    vectors = _unpacked(valid, embedder)
+    if order and had:  # laid out as if all had been read again
+        new, vectors = vectors, old.vectors.take(order, axis=0, mode="clip")
+        if new is not None:
+            vectors[[n for n, row in enumerate(order) if row >= had]] = new
+    number = count()
+    numbered = [None if row is None else next(number) for row in at]
+    return Known(retrieval.Frozen(records), numbered, vectors)
+
+
+def _name(record: Record) -> tuple[str, str]:
+    return record.kind, record.key
+
+
+def _is_valid(vector: Any, tag: Any, record: Record, embedder: Embedder | None) -> bool:
+    return (
+        embedder is not None
+        and type(vector) is bytes
+        and len(vector) == 2 * embedder.dim
+        and bool(tag == embed.tag(embedder, retrieval.indexed(record)))
+    )
+
+
+def _unpacked(vectors: list[bytes], embedder: Embedder | None) -> Any:
+    return embed.unpack(vectors, embedder.dim) if embedder is not None and vectors else None
 
 
 def missing(database: Database, user: str, embedder: Embedder) -> list[Record]:

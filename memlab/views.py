@@ -348,6 +348,55 @@ def describe_hit_rates(
     return _rates_in_words(_rates(table, column), column)
 
 
+def plot_leaks(
+    table: DataFrame | Iterable[Mapping[str, Any]], title: str = "Did another user's text come out?"
+) -> Figure:
+    """Return a matrix, a row for each user and a column for each path: leaked or kept apart.
+
+    `alt_text` says the same in words.
+
+    Args:
+        table: One row each for a user and a path, with the columns `user`, `path` and `leaked`,
+            which is True or False. What there is no row for was not tried, and its cell is empty.
+        title: Stands above the matrix; say which store it is.
+    """
+    leaks = _leaks(table)
+    users = list(dict.fromkeys(user for user, _ in leaks))
+    paths = list(dict.fromkeys(path for _, path in leaks))
+    figure = _described_figure(_leaks_in_words(leaks, title), 1.9 + 0.5 * len(users))
+    axes = figure.add_subplot()
+    for (user, path), leaked in leaks.items():
+        across, down = paths.index(path), users.index(user)
+        axes.bar(
+            across,
+            1,
+            bottom=down - 0.5,
+            width=1,
+            color="#9c2f12" if leaked else "#eef2f6",
+            edgecolor="#333333",
+            linewidth=0.8,
+        )
+        axes.text(
+            across,
+            down,
+            "LEAKED" if leaked else "apart",
+            color="#ffffff" if leaked else "#222222",
+            weight="bold" if leaked else "normal",
+            ha="center",
+            va="center",
+            fontsize=8,
+        )
+    turned = {"rotation": 30, "ha": "right"} if len(paths) > 6 else {}
+    axes.set_xticks(range(len(paths)), [_drawn(path) for path in paths], **turned)
+    axes.set_yticks(range(len(users)), [_drawn(user) for user in users])
+    axes.set_xlim(-0.5, len(paths) - 0.5)
+    axes.set_ylim(len(users) - 0.5, -0.5)
+    axes.set_xlabel("path")
+    axes.set_ylabel("user who looks")
+    axes.set_title(_drawn(title), loc="left", fontsize=11)
+    return figure  # type: ignore[no-any-return]
+
+
 # The time ---------------------------------------------------------------------------------------
 
 
@@ -510,6 +559,41 @@ def _rates_in_words(rates: Mapping[tuple[str, str], float], column: str) -> str:
     for method in dict.fromkeys(method for method, _ in rates):
         own = [f"{lang} {rate:.1f}" for (name, lang), rate in rates.items() if name == method]
         lines.append(f"{method}: {', '.join(own)}.")
+    return "\n".join(lines)
+
+
+def _leaks(table: DataFrame | Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], bool]:
+    """Return for each user and path whether it leaked, in order; what was not tried is left out."""
+    rows = table.to_dict("records") if hasattr(table, "to_dict") else table
+    leaks: dict[tuple[str, str], bool] = {}
+    for row in rows:
+        try:
+            name = (visible(str(row["user"])), visible(str(row["path"])))
+            leaked = row["leaked"]
+        except (KeyError, TypeError):
+            raise InvalidInput("table", "must have the columns user, path and leaked.") from None
+        if name in leaks:
+            raise InvalidInput("table", f"has two rows for {name[0]!r}, {name[1]!r}.")
+        if leaked is None or (isinstance(leaked, float) and math.isnan(leaked)):
+            continue
+        if not isinstance(leaked, bool):
+            raise InvalidInput("table", f"says leaked: {leaked!r}; it must be True or False.")
+        leaks[name] = leaked
+    if not leaks:
+        raise InvalidInput("table", "holds no path that was tried. Pass at least one row.")
+    return leaks
+
+
+def _leaks_in_words(leaks: Mapping[tuple[str, str], bool], title: str) -> str:
+    paths = dict.fromkeys(path for _, path in leaks)
+    lines = [visible(title)]
+    for user in dict.fromkeys(user for user, _ in leaks):
+        told = []
+        for words, wanted in (("leaked on", True), ("apart on", False), ("not tried:", None)):
+            own = [path for path in paths if leaks.get((user, path)) is wanted]
+            if own:
+                told.append(f"{words} {', '.join(own)}")
+        lines.append(f"{user}: {'; '.join(told)}.")
     return "\n".join(lines)
 
 

@@ -684,7 +684,7 @@ def test_a_second_question_waits_for_the_first_answer(alice):
 @pytest.mark.parametrize(
     "reply",
     [
-        *(None, [], "text", 3, object()),
+        *(None, [], "text", 3, 3.5),
         {"role": "user", "content": "hi"},
         {"role": "tool", "content": "hi"},
         {"content": 3},

@@ -434,8 +434,15 @@ def test_a_malformed_id_is_refused(alice, id):
 
 def test_ids_are_never_given_twice_even_where_counting_starts_anew(reopen):
     first = reopen().for_user("alice", "s1").lend().propose(Put("note", "a", "v"))
-    second = reopen().for_user("bob", "s1").lend().propose(Put("note", "b", "v"))
+    second = reopen().for_user("alice", "s2").lend().propose(Put("note", "b", "v"))
     assert (first.id, second.id) == ("p1", "p2")
+
+
+def test_an_id_tells_nothing_of_what_another_user_was_asked(reopen):
+    reopen().for_user("alice", "s1").lend().propose(Put("note", "a", "hers"))
+    bob = reopen().for_user("bob", "s1")
+    assert bob.lend().propose(Put("note", "b", "his")).id == "p1"
+    assert bob.approvals.approve("p1").record.value == "his"
 
 
 # How many, and what is kept ---------------------------------------------------------------------

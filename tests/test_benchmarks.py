@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are modules of the checkout
 from memlab.budget import fit
-from tests.benchmarks import fitting, report, store, syncs
+from tests.benchmarks import fitting, locomo, others, report, side_by_side, store, syncs
 
 FOLDER = Path(__file__).parent / "benchmarks"
 
@@ -142,3 +142,182 @@ def test_a_goal_says_whether_it_is_met():
     assert report.goal(2.0, 2) == {"goal": "<= 2", "met": "yes"}
     assert report.goal(2.1, 2) == {"goal": "<= 2", "met": "NO"}
     assert report.goal(2.1, None) == {"goal": "", "met": ""}
+
+
+# Side by side -----------------------------------------------------------------------------------
+
+
+def test_every_engine_has_rows_or_says_what_to_install(tmp_path):
+    pytest.importorskip("numpy")
+    out = tmp_path / "out"
+
+    found = rows("side_by_side", "--folder", str(tmp_path), "--out", str(out))
+
+    for engine in others.ENGINES:
+        mine = [row for row in found if row["engine"] == engine.name]
+        if why := engine.missing():
+            assert [row["what"] for row in mine] == [why]
+        else:
+            assert {row["records"] for row in mine} >= {64}
+    ours = {(row["what"], row["time"]): row for row in found if row["engine"] == "memlab"}
+    assert {name: row["goal"] for (name, _), row in ours.items() if row["goal"]} == {
+        "get": "<= 1.5",
+        "search": "<= 1.3",
+        "recall, words": "<= 4",
+        "put, new": "<= 2.5",
+        "put, replace": "<= 2.5",
+        "put": "<= 1.2",
+        "open and get": "<= 1 ms",
+        "size": "<= 1.3",
+        "import": "<= 5 ms",
+    }
+    assert {row["ratio"] for row in found if row["engine"] == "sqlite3" and "ratio" in row} == {1}
+    text = (out / "side_by_side.md").read_text(encoding="utf-8")
+    assert all(f"| {engine.name} |" in text for engine in others.ENGINES)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # the stores are gone
+    pytest.importorskip("matplotlib")
+    assert 0 < (out / "side_by_side.png").stat().st_size < 100_000
+    assert "![Bars of" in text
+
+
+def test_all_engines_take_turns_with_the_same_jobs_and_go_first_in_turn():
+    done = []
+    calls = {name: lambda job, name=name: done.append((name, job)) for name in ("a", "b", "c")}
+    ticks = iter(range(100))
+
+    found = side_by_side.in_turn(calls, [["warm"], ["x"], ["y"]], lambda: next(ticks))
+
+    assert [name for name, _ in done] == [*"abc", *"bca", *"cab"]
+    assert [job for _, job in done] == ["warm"] * 3 + ["x"] * 3 + ["y"] * 3
+    assert found["b"] == side_by_side.Measured(times=[1, 1], ratios=[1, 1])
+
+
+def test_an_engine_that_has_used_up_its_time_sits_out_after_two_rounds():
+    done = []
+    calls = {name: lambda job, name=name: done.append(name) for name in ("floor", "slow")}
+
+    found = side_by_side.in_turn(calls, [["job"]] * 6, iter(range(100)).__next__, seconds=-1)
+
+    assert (done.count("floor"), done.count("slow")) == (6, 3)
+    assert len(found["slow"].ratios) == 2
+
+
+def test_an_engine_that_answers_otherwise_is_not_compared(tmp_path):
+    class Forgetful(others.Raw):
+        name = "forgetful"
+
+        def search(self, job):
+            return super().search(job)[1:]
+
+    engines = []
+    for kind in (others.Raw, Forgetful):
+        folder = tmp_path / kind.name
+        folder.mkdir()
+        engines.append(kind(folder))
+
+    with pytest.raises(AssertionError, match="forgetful does not find"):
+        side_by_side.measure(engines, 64, side_by_side.QUICK)
+
+
+def test_the_slope_is_the_exponent_over_all_sizes():
+    assert side_by_side.slope([(1, 5.0), (100, 5.0), (1000, 5.0)]) == 0
+    assert side_by_side.slope([(1, 2.0), (100, 200.0), (1000, 2000.0)]) == 1
+
+
+def test_the_texts_are_always_the_same_and_never_alike():
+    texts = [others.sentence(number) for number in range(500)]
+
+    assert texts == [others.sentence(number) for number in range(500)]
+    assert len(set(texts)) == 500
+    assert len({word for number in range(500) for word in others.words(number)}) > 2000
+
+
+# Recall -----------------------------------------------------------------------------------------
+
+
+def test_recall_is_timed_again_after_a_put_and_for_the_first_time(tmp_path):
+    pytest.importorskip("numpy")
+
+    found = rows("recall", "--folder", str(tmp_path))
+
+    told = [(row["recall"], row["by"], row["records"], row["users"]) for row in found]
+    both = ("words", "hybrid")
+    assert told == [
+        *(("again", way, 64, 1) for way in both),
+        *((what, way, 200, 1) for way in both for what in ("again", "after a put")),
+        *(("first in a process", "words", size, 1) for size in (64, 200)),
+        *(
+            (what, way, 64, users)
+            for way in both
+            for what in ("again", "first for a user")
+            for users in (10, 20)
+        ),
+    ]
+    assert [row["goal"] for row in found[:6]] == ["<= 5", "<= 8", *["<= 50 ms"] * 4]
+    assert all(row["ms"] > 0 for row in found)
+    assert [("growth" in row) for row in found[8:]] == [False, True] * 4
+    assert list(tmp_path.iterdir()) == []
+
+
+# LoCoMo -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def conversations(tmp_path):
+    """Two short conversations, made up, in the form of LoCoMo's file."""
+
+    def sample(name, said, questions):
+        turns = [
+            {"speaker": speaker, "dia_id": f"D1:{n}", "text": text}
+            for n, (speaker, text) in enumerate(said, start=1)
+        ]
+        turns[-1]["blip_caption"] = "a photo of a green kite"
+        talk = {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": turns}
+        qa = [
+            {"question": question, "evidence": evidence, "category": category}
+            for question, evidence, category in questions
+        ]
+        return {"sample_id": name, "conversation": talk, "qa": qa}
+
+    samples = [
+        sample(
+            "one",
+            [("Mira", "My violin needs new strings."), ("Otto", "The bakery opens at seven.")],
+            [("Who talked about a violin?", ["D1:1"], 4), ("When is breakfast?", [], 5)],
+        ),
+        sample(
+            "two",
+            [("Lena", "I planted tomatoes."), ("Karl", "Look at this.")],
+            [("Who has a kite and tomatoes?", ["D1:1", "D1:2", "D9:9", "D9:8"], 1)],
+        ),
+    ]
+    path = tmp_path / "made_up.json"
+    path.write_text(json.dumps(samples), encoding="utf-8")
+    return path
+
+
+def test_locomo_counts_the_evidence_that_recall_finds(conversations):
+    found = rows("locomo", "--locomo", str(conversations), "--embedder", "none")
+
+    by_name = {row["recall"]: row for row in found}
+    assert {name: by_name[name]["questions"] for name in ("tuned", "reported", "all")} == {
+        "tuned": 2,
+        "reported": 1,
+        "all": 3,
+    }
+    assert by_name["single-hop"]["R@5"] == 100  # found
+    assert by_name["adversarial"]["R@5"] == 0  # names no evidence, as the paper counts
+    assert by_name["multi-hop"]["R@5"] == 50  # two of the four that it names
+    assert by_name["all"]["goal @5"] == ">= 62 NO"
+
+
+def test_a_turn_of_locomo_is_a_record_of_its_day_with_what_was_shown(conversations):
+    [sample, _] = json.loads(conversations.read_text(encoding="utf-8"))
+
+    first, last = locomo.turns(sample["conversation"])
+
+    assert first == locomo.Turn(
+        "D1:1", 'Mira said, "My violin needs new strings."', "session_1", 1_683_554_160_000
+    )
+    assert last.text.endswith('seven." and shared a photo of a green kite')
+    assert last.time == first.time + 1

@@ -829,8 +829,136 @@ def throws_the_rest_away(hits, floor):
     return hits
 
 
+class Leaky:
+    """The notes that exercise 03a gives."""
+
+    def __init__(self, file, user=None):
+        self.file, self.user = file, user or "everybody"
+
+    def rows(self, sql, *values):
+        return [value for (value,) in self.file.execute(sql, values)]
+
+    def put(self, key, value):
+        self.rows("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", self.user, key, value)
+
+    def get(self, key, user=None):
+        sql = "SELECT value FROM note WHERE user = ? AND key = ?"
+        return next(iter(self.rows(sql, user or self.user, key)), None)
+
+    def search(self, text):
+        sql = "SELECT value FROM note WHERE user LIKE ? AND (instr(key, ?) OR instr(value, ?))"
+        return self.rows(sql, self.user, text, text)
+
+
+class Mended(Leaky):
+    def __init__(self, file, user):
+        if not user:
+            raise ValueError("Whose notes?")
+        super().__init__(file, user)
+
+    def get(self, key):
+        return super().get(key)
+
+    def search(self, text):
+        sql = "SELECT value FROM note WHERE user = ? AND (instr(key, ?) OR instr(value, ?))"
+        return self.rows(sql, self.user, text, text)
+
+
+class WrittenAnew:
+    def __init__(self, file, user):
+        if not isinstance(user, str) or user == "":
+            raise TypeError("Whose notes?")
+        self._of = lambda: file.execute("SELECT key, value FROM note WHERE user = ?", (user,))
+        self.put = lambda key, value: file.execute(
+            "REPLACE INTO note VALUES (?, ?, ?)", (user, key, value)
+        )
+
+    def get(self, key):
+        return dict(self._of()).get(key)
+
+    def search(self, text):
+        return tuple(value for pair in self._of() if text in str(pair) for value in pair[1:])
+
+
+class KeepsTheBucket(Mended):
+    def __init__(self, file, user="everybody"):
+        super().__init__(file, user)
+
+
+class TakesAnEmptyName(Mended):
+    def __init__(self, file, user):
+        self.file, self.user = file, user if user is not None else "everybody"
+
+
+class TakesNone(Mended):
+    def __init__(self, file, user):
+        if user == "":
+            raise ValueError("Whose notes?")
+        self.file, self.user = file, user
+
+
+class LetsTheModelChoose(Mended):
+    get = Leaky.get
+
+
+class TakesAUserAndIgnoresIt(Mended):
+    def get(self, key, user=None):
+        return super().get(key)
+
+
+class ComparesAlike(Mended):
+    search = Leaky.search
+
+
+class EscapesOneSign(Mended):
+    def search(self, text):
+        sql = "SELECT value FROM note WHERE user LIKE ? ESCAPE '!' AND instr(key || value, ?)"
+        return self.rows(sql, self.user.replace("_", "!_"), text)
+
+
+class ComparesLowerCase(Mended):
+    def search(self, text):
+        sql = "SELECT value FROM note WHERE lower(user) = lower(?) AND instr(key || value, ?)"
+        return self.rows(sql, self.user, text)
+
+
+class ForgetsTheBrackets(Mended):
+    def search(self, text):
+        sql = "SELECT value FROM note WHERE user = ? AND instr(key, ?) OR instr(value, ?)"
+        return self.rows(sql, self.user, text, text)
+
+
+class FindsNothing(Mended):
+    def search(self, text):
+        return []
+
+
+class SearchesValuesOnly(Mended):
+    def search(self, text):
+        sql = "SELECT value FROM note WHERE user = ? AND instr(value, ?)"
+        return self.rows(sql, self.user, text)
+
+
+class RefusesEverybody(Mended):
+    def __init__(self, file, user):
+        raise ValueError("Whose notes?")
+
+
+class WritesBeforeItRefuses(Mended):
+    def put(self, key, value, user=None):
+        super().put(key, value)
+        if user:
+            raise ValueError("No user, please.")
+
+
+class Mistyped(Mended):
+    def get(self, key):
+        return super().gets(key)
+
+
 RIGHT = {
     "02a": [read_only, looks_first, copies],
+    "03a": [Mended, WrittenAnew],
     "04a": [exact_once, field_by_field],
     "06a": [text.terms, meets_well],
     "07a": [has_a_reason, one_by_one],
@@ -851,6 +979,23 @@ WRONG = {
         returns_none_instead: "a text file: it returned None, but a refusal must raise",
         mistypes: "a sound small database: it stopped with AttributeError",
         ends_the_program: "a text file: it ended the whole program",
+    },
+    "03a": {
+        Leaky: "john_doe beside john-doe: search(",
+        KeepsTheBucket: "no user: nobody was named, and it was not refused",
+        TakesAnEmptyName: "an empty user: nobody was named",
+        TakesNone: "None as user: nobody was named",
+        LetsTheModelChoose: "get with a user: it was not refused, and gave the door of wei",
+        TakesAUserAndIgnoresIt: "get with a user: it was not refused, and gave the door of alice",
+        ComparesAlike: "john_doe beside john-doe: search(",
+        EscapesOneSign: "wei beside Wei: search(",
+        ComparesLowerCase: "wei beside Wei: search(",
+        ForgetsTheBrackets: "two people: search(",
+        FindsNothing: "two people: search(",
+        SearchesValuesOnly: "two people: search(",
+        RefusesEverybody: "two people: it raised ValueError: Whose notes?",
+        WritesBeforeItRefuses: "put with a user: it was refused, but something was written",
+        Mistyped: "two people: it stopped with AttributeError",
     },
     "04a": {
         never_marks: "the exact change that was approved: it returned True, but the proposal is",
@@ -970,6 +1115,23 @@ def test_an_unchanged_stub_is_not_attempted(name, thing, capsys):
     assert f"{name} · not attempted yet." in capsys.readouterr().out
 
 
+class Untouched(Leaky):
+    """It will be mended."""
+
+
+def test_a_class_with_nothing_of_its_own_is_not_attempted(capsys):
+    check("03a", Untouched)
+
+    assert capsys.readouterr().out.startswith("03a · not attempted yet. Change Untouched and run")
+
+
+def test_somebody_elses_words_are_named_as_such(fresh_hints, capsys):
+    check("03a", ComparesAlike)
+
+    assert "of john_doe gives [" in (said := capsys.readouterr().out)
+    assert "]: that is somebody else's" in said
+
+
 def test_what_is_no_function_is_told_so(fresh_hints, capsys):
     check("04a", "done")
 
@@ -1006,7 +1168,7 @@ def test_no_hint_is_a_line_of_the_solution():
 
 
 def test_an_unknown_exercise_is_refused():
-    with pytest.raises(InvalidInput, match="there is no exercise '99z'; there are: 02a, 04a"):
+    with pytest.raises(InvalidInput, match="there is no exercise '99z'; there are: 02a, 03a"):
         check("99z", stub)
 
 

@@ -324,3 +324,67 @@ def test_each_command_explains_itself(capsys):
     for name in commands:
         assert main([name, "--help"]) == 0
         assert f"usage: memlab {name}" in capsys.readouterr().out
+
+
+def opener_of_one(tmp_path, monkeypatch, name, text):
+    """Write a module with a store of one's own into the folder one stands in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return f"{name}:open_store"
+
+
+def test_the_audit_of_a_broken_store_is_a_page_and_exit_code_1(tmp_path, monkeypatch, capsys):
+    text = "print('hello')\ndef open_store(folder, **options):\n    raise OSError('no disk')\n"
+    store = opener_of_one(tmp_path, monkeypatch, "audited_broken", text)
+    path = list(sys.path)
+
+    assert main(["audit", "--store", store]) == 1
+
+    printed = capsys.readouterr()
+    page = printed.out.splitlines()
+    assert page[0] == f"Audit of {store}"
+    assert page[-1].endswith("BROKEN.")
+    assert len(page) <= 60
+    assert "hello" in printed.err  # what the store prints is no part of the page
+    assert "Traceback" not in printed.err
+    assert sys.path == path
+
+
+def test_the_audit_as_json_has_every_finding_and_the_code_follows_it(tmp_path, monkeypatch, capsys):
+    text = "from memlab import MemoryStore\nopen_store = MemoryStore.open\n"
+    store = opener_of_one(tmp_path, monkeypatch, "audited_sound", text)
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    code = main(["audit", "--store", store, "--json"])
+
+    read = json.loads(capsys.readouterr().out)
+    found = {kit["title"]: kit for kit in read["kits"]}
+    assert len(found) == 3
+    assert sum(kit["tried"] for kit in found.values()) > 100
+    assert found["attacks"]["held"] == found["attacks"]["tried"]
+    assert code == (0 if read["holds"] else 1)
+    after = sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__")
+    assert after == before  # everything happened in temporary folders
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nothing", "package.module:opener"),
+        ("no_such_module_here:open", "cannot be imported"),
+        ("memlab:nothing", "nothing to call"),
+        ("audited_falls:open_store", "ValueError"),
+        ("audited_leaves:open_store", "SystemExit"),
+    ],
+)
+def test_an_audit_of_what_is_no_opener_is_refused(tmp_path, monkeypatch, capsys, name, says):
+    opener_of_one(tmp_path, monkeypatch, "audited_falls", "raise ValueError('half done')\n")
+    opener_of_one(tmp_path, monkeypatch, "audited_leaves", "import sys\nsys.exit(0)\n")
+
+    assert main(["audit", "--store", name]) == 2
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert says in printed.err
+    assert "Traceback" not in printed.err

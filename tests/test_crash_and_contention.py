@@ -1,13 +1,33 @@
 """What holds when programs die, race each other, fork, or share one file."""
 
+import functools
+import itertools
 import os
 import random
 import shutil
+import sqlite3
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from crash_changes import (
+    CHANGES,
+    WRITES,
+    Writer,
+    clean_run,
+    markers_in,
+    markers_in_files,
+    opened,
+    resource,
+    state,
+    striking,
+    watched_connections,
+)
 
 from memlab import Limits, Put, StoreError
+
+NIGHTLY = os.environ.get("MEMLAB_PROFILE") == "nightly"
 
 OPEN = (
     "import sys\n"
@@ -138,6 +158,177 @@ def test_a_program_killed_while_making_a_store_leaves_none_or_a_whole_one(
     assert store.verify() == []
 
 
+# Killed in the middle ---------------------------------------------------------------------------
+
+DYING = (
+    "import sys\n"
+    f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    "import crash_changes\n"
+    "crash_changes.main(*sys.argv[2:])\n"
+)
+AT_ONCE = 4  # programs
+needs_limits = pytest.mark.skipif(resource is None, reason="no limits on a process here")
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """Return a change as it goes when nobody is killed; each is made once."""
+    root = tmp_path_factory.mktemp("clean")
+    return functools.cache(lambda name: clean_run(name, root))
+
+
+@pytest.fixture
+def killed(clean, program, tmp_path):
+    """Let programs die in one change each; yield where, the folder, and whether it was done."""
+
+    def run(name, how, points):
+        for first in range(0, len(points), AT_ONCE):
+            dying = []
+            for at in points[first : first + AT_ONCE]:
+                folder = tmp_path / f"{how}-{at}"
+                shutil.copytree(clean(name).start, folder)
+                dying.append((at, folder, program(DYING, folder, name, how, at)))
+            for at, folder, each in dying:
+                told = each.communicate(timeout=60)[0].split()
+                assert told[0] == "ready"
+                assert "done" in told or each.returncode != 0
+                yield at, folder, "done" in told  # which may be the last that it said
+
+    return run
+
+
+def check_whole(folder, name, clean):
+    """See that a folder holds all of a change or nothing; return what stands there."""
+    with CHANGES[name].open(folder) as store:
+        assert store.verify() == []
+        assert not store.stats()["erase_pending"]
+    found = state(folder)
+    assert found in (clean.before, clean.after)
+    assert markers_in_files(folder) == markers_in(found)
+    assert not (folder / "memory.sqlite3-journal").exists()
+    return found
+
+
+def as_left(folder, beside):
+    """Return what stands in a copy of a folder, as SQLite itself brings it in order."""
+    shutil.copytree(folder, beside)
+    if (beside / "memory.sqlite3").exists():
+        with closing(sqlite3.connect(beside / "memory.sqlite3")) as connection:
+            connection.execute("SELECT count(*) FROM memory").fetchall()
+    return state(beside)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_killed_between_two_statements_a_change_is_not_begun_or_whole(
+    killed, clean, tmp_path, name
+):
+    commit, total = clean(name).commit, len(clean(name).statements)
+    points = set(range(1, total + 1))
+    if not NIGHTLY and name != "creation":
+        points = set(random.Random(name).sample(sorted(points), 1))
+        points |= {commit, min(commit + 1, total)} if commit else set()
+    for at, folder, done in killed(name, "statement", sorted(points)):
+        assert not done
+        if CHANGES[name].opening:
+            left = as_left(folder, tmp_path / f"left-{at}")
+            assert left == (clean(name).before if at <= (commit or 1) else left)
+            assert left in (clean(name).before, clean(name).after)
+            assert check_whole(folder, name, clean(name)) == clean(name).after
+        else:
+            found = check_whole(folder, name, clean(name))
+            assert found == (clean(name).before if at <= commit else clean(name).after)
+
+
+@needs_limits
+@pytest.mark.parametrize("name", ["creation", "delete", "approve", "forget", "import", "migration"])
+def test_killed_in_the_middle_of_writing_a_page_a_change_is_not_begun_or_whole(killed, clean, name):
+    chance, died = random.Random(name), 0
+    points = [int(clean(name).bytes * chance.random() ** 2) for _ in range(40 if NIGHTLY else 4)]
+    for _, folder, done in killed(name, "bytes", points):
+        died += not done
+        found = check_whole(folder, name, clean(name))
+        if done or CHANGES[name].opening:
+            assert found == clean(name).after
+    assert died > 0
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """Return what stands after each of the 200 writes of a seed, and how many statements ran."""
+    root = tmp_path_factory.mktemp("course")
+
+    @functools.cache
+    def run(seed):
+        ran = []
+        with watched_connections():
+            writer = Writer(root / str(seed), seed)
+            states = [state(root / str(seed))]
+            with striking(lambda connection, sql: ran.append(sql)):
+                for n in range(WRITES):
+                    writer.step(n)
+                    states.append(state(root / str(seed)))
+        writer.store.close()
+        assert sum(one != other for one, other in itertools.pairwise(states)) > 150
+        return states, len(ran)
+
+    return run
+
+
+def check_course(folder, states, told):
+    """See that exactly what was told to be done is done, or one write more."""
+    done = len(told.split()) - 1  # the first word is 'ready'
+    with opened(folder) as store:
+        assert store.verify() == []
+        assert not store.stats()["erase_pending"]
+    found = state(folder)
+    assert found in states[done : done + 2]
+    assert markers_in_files(folder) == markers_in(found)
+    return done
+
+
+def spread(chance, points, most):
+    """Return so many random numbers below `most`, one from each part of the whole."""
+    return [int(most * (point + chance.random()) / points) for point in range(points)]
+
+
+@pytest.mark.parametrize("seed", range(6 if NIGHTLY else 1))
+def test_killed_at_any_moment_of_200_writes_nothing_told_is_lost(course, program, tmp_path, seed):
+    chance = random.Random(seed)
+    for point in spread(chance, 40 if NIGHTLY else 4, WRITES):
+        dying = program(DYING, tmp_path / str(point), seed, "time", 0)
+        told = "".join(dying.stdout.readline() for _ in range(point + 1))
+        time.sleep(chance.random() / 100)
+        dying.kill()
+        told += dying.communicate()[0]
+        assert check_course(tmp_path / str(point), course(seed)[0], told) >= point
+
+
+@pytest.mark.parametrize("seed", range(6 if NIGHTLY else 2))
+def test_killed_at_any_statement_of_200_writes_nothing_told_is_lost(
+    course, program, tmp_path, seed
+):
+    states, total = course(seed)
+    for at in spread(random.Random(seed), 40 if NIGHTLY else 3, total):
+        dying = program(DYING, tmp_path / str(at), seed, "statement", at + 1)
+        told = dying.communicate()[0]
+        assert dying.returncode != 0
+        check_course(tmp_path / str(at), states, told)
+
+
+@needs_limits
+@pytest.mark.parametrize("seed", range(6 if NIGHTLY else 1))
+def test_killed_in_the_middle_of_a_page_of_200_writes_nothing_told_is_lost(
+    course, program, tmp_path, seed
+):
+    chance, died = random.Random(seed), 0
+    for most in spread(chance, 40 if NIGHTLY else 4, 160_000):
+        dying = program(DYING, tmp_path / str(most), seed, "bytes", most)
+        told = dying.communicate()[0]
+        died += dying.returncode != 0
+        check_course(tmp_path / str(most), course(seed)[0], told)
+    assert died > 0
+
+
 # Racing -----------------------------------------------------------------------------------------
 
 
@@ -185,6 +376,76 @@ def test_racing_programs_never_exceed_the_quota(store, alice, race):
     )
     assert sum(map(int, told)) == 4
     assert len(alice.list()) == 64
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize("limit", ["records_per_user", "records_total"])
+def test_eight_programs_by_forty_writes_at_a_quota_are_exact(reopen, race, limit):
+    """Each makes new records, and replaces one that is there, which no quota may refuse."""
+    store = reopen()
+    users = ["alice"] if limit == "records_per_user" else ["alice", "bob"]
+    for user in users:
+        store.for_user(user, "s").put("note", "shared", "v")
+    store.close()
+    told = race(
+        "store.close()\n"
+        f"limits = Limits(**({{'records_per_user': 1000}} | {{{limit!r}: 100}}))\n"
+        "store = MemoryStore.open(sys.argv[1], limits=limits)\n"
+        f"hand = store.for_user({users!r}[int(sys.argv[2]) % {len(users)}], 's')\n"
+        "added = 0\n"
+        "for n in range(40):\n"
+        "    try:\n"
+        "        hand.put('episode', f'p{sys.argv[2]}.{n}', 'v')\n"
+        "        added += 1\n"
+        "    except QuotaReached as error:\n"
+        f"        assert (error.what, error.limit) == ({limit!r}, 100)\n"
+        "    if n % 4 == 0:\n"
+        "        hand.put('note', 'shared', f'{sys.argv[2]} {n}')\n"
+        "print(added)\n",
+        8,
+    )
+    assert sum(map(int, told)) == 100 - len(users)
+    again = reopen()
+    assert again.stats()["records"] == 100
+    assert again.verify() == []
+    revisions = [again.for_user(user, "s").get("note", "shared").revision for user in users]
+    assert revisions == [1 + 80 // len(users)] * len(users)
+
+
+@pytest.mark.parametrize(
+    "act",
+    ["alice.lend().apply(Put('note', 'k', value))", "alice.approvals.approve(id)"],
+    ids=["granted", "approved by its id"],
+)
+def test_one_approval_has_one_winner_in_each_of_ten_rounds(program, reopen, act):
+    store = reopen(clock=None)
+    alice = store.for_user("alice", "s")
+    racers = [
+        program(
+            OPEN + "print('ready', flush=True)\n"
+            "for line in sys.stdin:\n"
+            "    id, value = line.split()\n"
+            "    try:\n"
+            f"        {act}\n"
+            "        print('won', flush=True)\n"
+            "    except MemlabError as error:\n"
+            "        print(type(error).__name__, flush=True)\n"
+        )
+        for _ in range(8)
+    ]
+    assert [each.stdout.readline() for each in racers] == ["ready\n"] * 8
+    for n in range(10):
+        change = Put("note", "k", f"value{n}")
+        asked = alice.approvals.grant(change) if "apply" in act else alice.lend().propose(change)
+        for each in racers:
+            each.stdin.write(f"{asked.id} value{n}\n")
+            each.stdin.flush()
+        told = sorted(each.stdout.readline() for each in racers)
+        assert told == ["NotApproved\n"] * 7 + ["won\n"]
+        record = alice.get("note", "k")
+        assert (record.value, record.revision) == (f"value{n}", n + 1)
+        assert alice.lend().proposal(asked.id).state == "used"
+    assert [each.revision for each in alice.history("note", "k")] == list(range(1, 11))
     assert store.verify() == []
 
 

@@ -8,6 +8,9 @@ from memlab.records import Hit, Record
 from memlab.retrieval import (
     K1,
     B,
+    Frozen,
+    _read,
+    _small_index,
     bm25,
     choose,
     cosine,
@@ -278,6 +281,13 @@ def test_the_day_of_a_record_is_among_its_words(query):
     assert found([record("x", "the party is on May 8"), *days[:3]], query)[0] == "x"
 
 
+def test_a_day_that_is_said_on_that_day_is_no_commoner_for_it():
+    days = [record(f"d{n}", "it is May 8", created=MAY_8) for n in range(30)]
+    hits = recall(days, "8 May", 30)
+    assert len(hits) == 30
+    assert all(hit.why["words"]["score"] > 0 for hit in hits)
+
+
 def test_a_month_is_enough_and_may_is_not_always_one():
     two = [
         record("may", "ran", created=MAY_8),
@@ -346,6 +356,33 @@ def test_neighbours_of_another_kind_count_but_do_not_come_back():
     assert [hit.key for hit in hits] == ["p"]
     alone = recall([wish], "hiking boots", 5, "preference")
     assert hits[0].why["words"]["rank"] > alone[0].why["words"]["rank"] == 1
+
+
+WORDS = ["tea", "walk", "8 May", "2026", "plumber", "茶", "Ana: hiking?", "hiker"]
+ASKED = [*WORDS, "plumer", "hikin", "What did Ana do on May 8?", "nothing of it"]
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(
+    st.lists(st.tuples(st.lists(st.sampled_from(WORDS), min_size=1), st.integers(0, 3))),
+    st.lists(st.sampled_from(ASKED), min_size=1, max_size=6),
+)
+def test_no_answer_depends_on_what_was_asked_before(told, asked):
+    def talk():
+        return Frozen(
+            record(f"t{n}", " ".join(words), session=f"s{m}", created=MAY_8 + m * 43_200_000)
+            for n, (words, m) in enumerate(told)
+        )
+
+    def afresh(query):
+        _small_index.cache_clear()
+        _read.cache_clear()
+        return recall(talk(), query, 9)
+
+    one = talk()
+    answers = [recall(one, query, 9) for query in asked]
+    assert answers == [afresh(query) for query in asked]
+    assert answers == [recall(list(one), query, 9) for query in asked]
 
 
 # what is embedded -------------------------------------------------------------------------------

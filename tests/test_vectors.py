@@ -1,12 +1,31 @@
 """Vectors beside the records: recall by meaning, and never a record lost for want of one."""
 
+import contextlib
 import hashlib
+import os
 import sqlite3
+import tempfile
+import warnings
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from memlab import InvalidInput, MemoryAgent, ModelError, Put, ScriptedModel, call, say
+from memlab import (
+    HashEmbedder,
+    InvalidInput,
+    MemoryAgent,
+    MemoryStore,
+    ModelError,
+    Put,
+    ScriptedModel,
+    call,
+    retrieval,
+    say,
+    vectors,
+)
 from memlab.database import FILE
 
 
@@ -223,3 +242,162 @@ def test_what_a_model_stores_with_approval_can_be_recalled_by_meaning(alice):
     answer = asyncio.run(MemoryAgent(alice, ScriptedModel([say("ok")])).ask("what do I drink?"))
 
     assert keys(answer.recalled) == ["a"]
+
+
+# What is kept between two recalls ---------------------------------------------------------------
+
+
+def afresh(folder, embedder, query, user="alice"):
+    """Recall as a program does that has just been started: nothing is kept, all is read."""
+    for kept in (retrieval._small_index, retrieval._large_index, retrieval._read):
+        kept.cache_clear()
+    with MemoryStore.open(folder, embedder=embedder) as store:
+        return store.for_user(user, session="s9").recall(query, 50)
+
+
+NAMES = st.tuples(st.sampled_from(["note", "project"]), st.sampled_from("abcdefg"))
+TEXTS = st.sampled_from(["oolong tea", "Ana: a boat?", "火车 and tea", "the plumber came", "tea"])
+OWN, OTHER, PLAIN, BOB = "own", "other", "plain", "bob"  # another program, one without vectors
+STEPS = st.one_of(
+    st.tuples(st.sampled_from([OWN, OTHER, PLAIN, BOB]), st.just("put"), NAMES, TEXTS),
+    st.tuples(
+        st.sampled_from([OWN, OTHER, BOB]),
+        st.sampled_from(["delete", "pin", "touch", "undone", "reindex", "forget", "recall"]),
+        NAMES,
+        TEXTS,
+    ),
+)
+
+
+def do(hand, act, name, text):
+    record = hand.get(*name)
+    if act == "put":
+        hand.put(*name, text)
+    elif act == "delete":
+        hand.delete(*name)
+    elif act == "pin" and record:
+        hand.pin(*name, not record.pinned)
+    elif act == "touch" and record:
+        hand.touch([record])
+    elif act == "reindex":
+        hand.reindex(lambda done, total: None)
+    elif act == "forget":
+        hand.forget_everything()
+    elif act == "undone":
+        with contextlib.suppress(ZeroDivisionError), hand._scope.database.transaction() as file:
+            file.execute("UPDATE memory SET value = ?, revision = revision + 1", (text,))
+            file.execute("DELETE FROM memory WHERE key < 'd'")
+            raise ZeroDivisionError  # and so it is rolled back
+
+
+@pytest.mark.parametrize("embedder", [None, HashEmbedder(16)], ids=["words", "vectors"])
+@settings(deadline=None, derandomize=True, database=None, max_examples=30)
+@given(steps=st.lists(STEPS, max_size=20))
+def test_after_any_change_recall_is_what_a_new_program_would_recall(embedder, steps):
+    makes = embedder or HashEmbedder(4)  # others may make vectors where we go by words
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as open_:
+        own, other, plain = (
+            open_.enter_context(MemoryStore.open(folder, create=True, embedder=each))
+            for each in (embedder, makes, None)
+        )
+        hands = {
+            OWN: own.for_user("alice", session="s1"),
+            OTHER: other.for_user("alice", session="s2"),
+            PLAIN: plain.for_user("alice", session="s3"),
+            BOB: own.for_user("bob", session="s1"),
+        }
+        for who, act, name, text in steps:
+            if act == "recall":
+                for user, hand in (("alice", hands[OWN]), ("bob", hands[BOB])):
+                    kept = hand.recall("plumer, tea or 火车", 50)
+                    assert kept == afresh(folder, embedder, "plumer, tea or 火车", user)
+            elif act != "reindex" or hands[who]._scope.embedder:
+                do(hands[who], act, name, text)
+        assert hands[OWN].recall("tea boat", 50) == afresh(folder, embedder, "tea boat")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda alice, bob: alice.put("note", "k55", "a new boat"),
+        lambda alice, bob: alice.put("note", "k5", "a boat"),
+        lambda alice, bob: alice.delete("note", "k5"),
+        lambda alice, bob: alice.pin("note", "k5"),
+        lambda alice, bob: alice.touch([alice.get("note", "k5")]),
+        lambda alice, bob: bob.put("note", "k5", "a boat"),
+        lambda alice, bob: [alice.put("note", f"k{n}", f"boat {n}") for n in (7, 99, 3, 30, 5)],
+        lambda alice, bob: [alice.put("note", f"m{n}", f"boat {n}") for n in range(30)],
+    ],
+    ids=["new", "replaced", "deleted", "pinned", "used", "another's", "five", "many"],
+)
+def test_after_one_change_nothing_of_what_was_kept_is_old(reopen, folder, change):
+    embedder = HashEmbedder(16)
+    store = reopen(embedder=embedder)
+    alice, bob = (store.for_user(user, session="s1") for user in ("alice", "bob"))
+    for n in range(10):
+        alice.put("note", f"k{n}", f"tea {n} on a boat")
+    alice.recall("tea")
+
+    change(alice, bob)
+
+    assert alice.recall("a boat with tea 5", 50) == afresh(folder, embedder, "a boat with tea 5")
+
+
+def test_what_is_kept_is_kept_for_one_embedder(alice, topics):
+    alice.put("note", "a", "tea")
+    database = alice._scope.database
+
+    assert vectors.known(database, "alice", topics).vectors is not None
+    assert vectors.known(database, "alice", None).vectors is None
+
+
+def test_after_a_put_only_what_was_put_is_read_again(alice, topics):
+    for n in range(40):
+        alice.put("note", f"k{n}", f"tea {n}")
+    alice.recall("tea")
+    database = alice._scope.database
+    before = vectors.known(database, "alice", topics).records
+
+    alice.put("note", "k7", "a boat")
+
+    after = vectors.known(database, "alice", topics).records
+    assert [one.key for one, two in zip(before, after, strict=True) if one is not two] == ["k7"]
+
+
+@pytest.mark.parametrize("key", ["x'6b31'", "CAST(x'ff' AS TEXT)", "'K 1'"])
+def test_a_damaged_record_that_is_written_here_does_not_stop_recall(reopen, topics, raw, key):
+    store = reopen(embedder=topics)
+    alice = store.for_user("alice", session="s1")
+    alice.put("note", "a", "tea")
+    raw(
+        "INSERT INTO memory (user, kind, key, value, folded, revision, session, created, updated)"
+        f" VALUES ('alice', 'note', {key}, 'tea', 'tea', 1, 's1', 0, 0)"
+    )
+    with warnings.catch_warnings():  # that it was left out
+        warnings.simplefilter("ignore")
+        assert keys(alice.recall("drink")) == ["a"]
+        with store._database.transaction() as file:
+            file.execute("UPDATE memory SET uses = uses + 1")
+        assert keys(alice.recall("drink")) == ["a"]
+    [problem] = store.verify()
+
+    assert alice.delete(problem.kind, problem.key)
+
+    assert keys(alice.recall("drink")) == ["a"]
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="cannot fork here")
+
+
+@forks
+def test_a_child_goes_by_nothing_that_its_parent_kept(reopen):
+    reopen().close()
+    alice = reopen().for_user("alice", session="s1")
+    assert alice.recall("tea") == []
+    child = os.fork()
+    if child == 0:  # with a connection of its own, which has counted no change yet
+        with contextlib.suppress(BaseException):
+            reopen().for_user("alice", session="s2").put("note", "a", "tea")
+            os._exit(len(alice.recall("tea")))
+        os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import pandas
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
@@ -590,6 +591,101 @@ def test_a_label_is_no_formula_and_a_missing_character_is_spelled_out():
     [entry] = figure.legends[0].get_texts()
     assert entry.get_text().startswith(r" _\$x^2\$ ")
     assert "U+13000⟨U+202E⟩" in entry.get_text()
+
+
+# Leaks ------------------------------------------------------------------------------------------
+
+LEAKS = [
+    {"user": user, "path": path, "leaked": leaked}
+    for user, path, leaked in (
+        ("alice", "get", False),
+        ("alice", "search", True),
+        ("小梅", "search", False),
+        ("小梅", "export", True),
+    )
+]
+
+
+def test_each_user_is_a_row_and_each_path_a_column():
+    figure = views.plot_leaks(LEAKS, "Before")
+
+    [axes] = figure.axes
+    words = {text.get_position(): text.get_text() for text in axes.texts}
+    assert words == {(0, 0): "apart", (1, 0): "LEAKED", (1, 1): "apart", (2, 1): "LEAKED"}
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["get", "search", "export"]
+    assert len(axes.get_yticklabels()) == 2
+    boxes = {(box.get_x() + 0.5, box.get_y() + 0.5): box for box in axes.patches}
+    assert set(boxes) == set(words)
+    assert axes.get_ylim() == (1.5, -0.5)  # the first user stands at the top
+    assert axes.get_title("left") == "Before"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("path", "user who looks")
+
+
+def test_the_words_for_the_leaks_name_every_cell():
+    figure = views.plot_leaks(DataFrame(LEAKS), "Before")
+
+    assert figure.alt_text == repr(figure)
+    assert figure.alt_text == (
+        "Before\n"
+        "alice: leaked on search; apart on get; not tried: export.\n"
+        "小梅: leaked on export; apart on search; not tried: get."
+    )
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_leak_can_be_told_in_grey():
+    [axes] = views.plot_leaks(LEAKS).axes
+
+    def grey(colour):
+        red, green, blue = to_rgb(colour)
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    for box, text in zip(axes.patches, axes.texts, strict=True):
+        leaked = text.get_text() == "LEAKED"
+        assert (grey(box.get_facecolor()[:3]) < 0.4) == leaked
+        assert abs(grey(box.get_facecolor()[:3]) - grey(text.get_color())) > 0.6
+
+
+def test_a_path_that_was_not_tried_has_no_cell():
+    wide = DataFrame(LEAKS).pivot_table(
+        index="user", columns="path", values="leaked", dropna=False, aggfunc="first"
+    )
+    long = wide.stack(future_stack=True).rename("leaked").reset_index()
+
+    assert len(long) == 6
+    assert len(views.plot_leaks(long).axes[0].patches) == 4
+    assert len(views.plot_leaks([*LEAKS, {**LEAKS[0], "user": "bob", "leaked": None}]).axes) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([], "holds no path"),
+        ([{"user": "a", "path": "get", "leaked": None}], "holds no path"),
+        ([{"user": "a", "path": "get"}], "must have the columns"),
+        ([{"user": "a", "path": "get", "leaked": "no"}], "says leaked: 'no'"),
+        ([{"user": "a", "path": "get", "leaked": 1}], "says leaked: 1"),
+        ([{"user": "a", "path": "get", "leaked": pandas.NA}], "says leaked: <NA>"),
+        ([{"user": "a", "path": "get", "leaked": True}] * 2, "two rows for 'a', 'get'"),
+        (["a"], "must have the columns"),
+    ],
+)
+def test_a_table_without_leaks_is_refused(rows, found):
+    with pytest.raises(InvalidInput, match=f"table: .*{re.escape(found)}"):
+        views.plot_leaks(rows)
+
+
+def test_names_and_title_of_the_leaks_are_no_formula_and_no_box():
+    odd = "_$x^2$ \U00013000\u202e"
+
+    figure = views.plot_leaks([{"user": odd, "path": odd, "leaked": True}], odd)
+
+    figure._repr_png_()  # a missing glyph would be a warning, and a warning is an error here
+    [axes] = figure.axes
+    drawn = [axes.get_title("left")]
+    drawn += [label.get_text() for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    assert drawn == [r" _\$x^2\$ U+13000⟨U+202E⟩"] * 3
+    assert "\u202e" not in figure.alt_text
 
 
 # Hostile text -----------------------------------------------------------------------------------

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from memlab.classroom.checks import check
 from memlab.classroom.claims import ClaimFailed, claim, refute
+from memlab.classroom.contract import check_store
 from memlab.classroom.programs import ProgramFailed, run_python, source
 
-__all__ = ["ClaimFailed", "ProgramFailed", "check", "claim", "refute", "run_python", "source"]
+__all__ = [
+    "ClaimFailed",
+    "ProgramFailed",
+    "check",
+    "check_store",
+    "claim",
+    "refute",
+    "run_python",
+    "source",
+]

@@ -188,6 +188,99 @@ def _content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+# 03a: one person's notes on every way to them -----------------------------------------------------
+
+
+def _keeps_people_apart(notes_of: Thing) -> Iterator[Case]:
+    """Let several people write into one new file, then look for everybody else's words.
+
+    The words are new at every call. Two of the names differ in one sign, two in a capital letter.
+    """
+    for where, user, other in (
+        ("two people", "alice", "wei"),
+        ("john_doe beside john-doe", "john_doe", "john-doe"),
+        ("wei beside Wei", "wei", "Wei"),
+        ("a user called %", "%", "alice"),
+    ):
+        yield where, _in_file(_own_and_no_other, notes_of, user, other)
+    for where, named in (("no user", ()), ("an empty user", ("",)), ("None as user", (None,))):
+        yield where, _in_file(_nobody_is_refused, notes_of, *named)
+    for where, ask in (
+        ("get with a user", lambda notes: notes.get("door", user="wei")),
+        ("get with a second thing", lambda notes: notes.get("door", "wei")),
+        ("get with a user of None", lambda notes: notes.get("door", user=None)),
+        ("search with a user", lambda notes: notes.search("door", user="wei")),
+        ("put with a user", lambda notes: notes.put("door", "open", user="wei")),
+    ):
+        yield where, _in_file(_user_is_refused, notes_of, ask)
+
+
+def _in_file(trial: Callable[..., None], *args: Any) -> str | None:
+    """Run one trial on a new empty table; return what went wrong, or None."""
+    with closing(sqlite3.connect(":memory:")) as file:
+        file.execute("CREATE TABLE note (user, key, value, PRIMARY KEY (user, key))")
+        try:
+            trial(file, *args)
+        except Wrong as wrong:
+            return str(wrong)
+        except Exception as error:
+            return f"it raised {_named(error)}"
+    return None
+
+
+def _own_and_no_other(file: sqlite3.Connection, notes_of: Thing, user: str, other: str) -> None:
+    words = {name: _two_words() for name in (user, other)}
+    people = {name: _called(notes_of, file, name) for name in (user, other)}
+    for name, (english, chinese) in words.items():
+        _called(people[name].put, "door", f"the code is {english}")
+        _called(people[name].put, f"{english}.{chinese}", f"密码是{chinese}")
+    for name, stranger in ((user, other), (other, user)):
+        notes, (english, chinese), theirs = people[name], words[name], words[stranger]
+        for ask, given, wanted in (
+            ("get", "door", f"the code is {english}"),
+            ("get", f"{english}.{chinese}", f"密码是{chinese}"),
+            ("get", ".".join(theirs), None),
+            ("search", english, [f"the code is {english}", f"密码是{chinese}"]),
+            ("search", chinese, [f"密码是{chinese}"]),
+            ("search", theirs[0], []),
+            ("search", theirs[1], []),
+            ("search", "密码是", [f"密码是{chinese}"]),
+        ):
+            found = _called(getattr(notes, ask), given)
+            if ask == "search" and isinstance(found, list | tuple):
+                found = sorted(found)
+            if found != wanted:
+                told = f"{ask}({shown(given)!r}) of {name} gives {shown(found)}"
+                if any(word in str(found) for word in theirs):
+                    raise Wrong(f"{told}: that is somebody else's")
+                raise Wrong(f"{told}, but must give {shown(wanted)}")
+
+
+def _two_words() -> tuple[str, str]:
+    return _new_words(1)[0] + secrets.token_hex(2), "".join(random.SystemRandom().sample(_HAN, 4))
+
+
+def _nobody_is_refused(file: sqlite3.Connection, notes_of: Thing, *named: Any) -> None:
+    try:
+        notes_of(file, *named)
+    except Exception:
+        return
+    raise Wrong("nobody was named, and it was not refused")
+
+
+def _user_is_refused(file: sqlite3.Connection, notes_of: Thing, ask: Thing) -> None:
+    for name in ("wei", "alice"):
+        _called(_called(notes_of, file, name).put, "door", f"the door of {name}")
+    before = file.execute("SELECT * FROM note ORDER BY user").fetchall()
+    try:
+        found = ask(notes_of(file, "alice"))
+    except Exception:
+        if file.execute("SELECT * FROM note ORDER BY user").fetchall() != before:
+            raise Wrong("it was refused, but something was written") from None
+        return
+    raise Wrong(f"it was not refused, and gave {shown(found)}")
+
+
 # 04a: an approval is exact, and works once ------------------------------------------------------
 
 
@@ -577,7 +670,9 @@ def _returned(value: object) -> str:
 
 
 def _is_stub(thing: object) -> bool:
-    """Say whether a function does nothing but return None."""
+    """Say whether a function does nothing but return None, or a class has nothing of its own."""
+    if isinstance(thing, type):
+        return set(vars(thing)) <= set(vars(_Empty))
     if not isinstance(thing, FunctionType):
         return False
     for step in dis.get_instructions(thing):
@@ -586,6 +681,10 @@ def _is_stub(thing: object) -> bool:
         if step.opname not in ("NOP", "RESUME", "RETURN_VALUE"):
             return False
     return True
+
+
+class _Empty:
+    """What every class has."""
 
 
 def _names() -> str:
@@ -605,6 +704,17 @@ EXERCISES = {
             "To SQLite, a file of no bytes is a new database and perfectly sound. To somebody who "
             "had memories in it, it is not.",
             "Close the connection, raise, and touch nothing: no new file, no rename, no repair.",
+        ),
+    ),
+    "03a": Exercise(
+        _keeps_people_apart,
+        (
+            "Write down, for every method, where its user comes from. There is one good answer.",
+            "A user whom nobody named is no user. Refuse it where the object is made, not later.",
+            "What a method does not take, nobody can pass to it. Write the method anew with fewer "
+            "parameters.",
+            "How does SQL compare the user in each statement? One way of comparing has signs that "
+            "stand for others, and takes A for a.",
         ),
     ),
     "04a": Exercise(
