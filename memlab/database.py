@@ -7,7 +7,6 @@ import os
 import sqlite3
 import stat
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -97,6 +96,8 @@ WHEN OLD.revision <> NEW.revision BEGIN
 END;
 """
 
+NOTED = 10_000  # changes by this connection, before the notes of what it wrote are dropped
+
 # What this connection wrote, and when by its own count of changes. In memory, this connection's
 # alone, and rolled back with the rest, so that no writer has to say what was written.
 _WATCH = [
@@ -144,6 +145,7 @@ class Database:
         self._closed = False
         self._rewritten: int | None = None  # the mark up to which all is erased but in the log
         self._inode: tuple[int, int] | None = None
+        self._noted_from = 0
         self.kept: dict[str, Any] = {}
         with _opening:
             try:
@@ -269,11 +271,16 @@ class Database:
     # Facts --------------------------------------------------------------------------------------
 
     @property
-    def version(self) -> tuple[int, int]:
+    def version(self) -> tuple[tuple[int, int], int]:
         """What changes whenever the file does: by any other connection, and by this one."""
         with self._lock:
+            own = self._live().total_changes
+            if own - self._noted_from > NOTED:  # notes must not grow for ever: all starts anew
+                self.watch()
+                self.read("DELETE FROM written")
+                own = self._noted_from = self._live().total_changes
             [[others]] = self.read("PRAGMA data_version")
-            return others, self._live().total_changes
+            return (others, self._noted_from), own
 
     def watch(self) -> None:
         """Note from now on what this connection writes, for `written`."""
@@ -507,7 +514,7 @@ def _is_open_here(path: Path) -> bool:
 
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # asked before each write, and quicker than `path.stat()`
     except OSError:
         return None  # whoever opens it will say why
     return found.st_dev, found.st_ino
@@ -542,6 +549,7 @@ def _in_child() -> None:
             database._connection.close()
             database._connection = None
         database.kept.clear()  # a new connection counts its changes from the start
+        database._noted_from = 0
     _in_parent()
 
 
@@ -559,13 +567,12 @@ def _create(folder: Path, path: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if fresh:
             folder.chmod(0o700)  # whatever the umask says
-        handle, name = tempfile.mkstemp(prefix=".new-", suffix=".sqlite3", dir=folder)  # mode 0600
+        temporary = folder / f".new-{os.urandom(8).hex()}.sqlite3"
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600))
     except OSError as error:
         raise StoreError(
             f"The data folder cannot be made or written ({error.strerror}). Choose another folder."
         ) from error
-    os.close(handle)
-    temporary = Path(name)
     try:
         connection = sqlite3.connect(temporary, isolation_level=None)
         try:

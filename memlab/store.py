@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -731,4 +731,4 @@ def _now() -> int:
 
 
 def _new_id() -> str:
-    return "p" + secrets.token_hex(6)
+    return "p" + os.urandom(6).hex()

@@ -142,6 +142,9 @@ def terms(text: str) -> list[str]:
             found.extend(token)
             found.extend(token[i : i + 2] for i in range(len(token) - 1))
             continue
+        if token.isalnum():  # a plain word, as most are
+            found.append(stem(token))
+            continue
         parts = [part for part in _PART.split(token) if part]
         if len(parts) > 1 or parts != [token]:
             found.append(token)

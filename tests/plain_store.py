@@ -327,7 +327,8 @@ class PlainMemory:
         what = (change.action, change.kind, change.key, change, last, self._value(change))
         when = (now, now + int(limits.proposal_ttl_s * 1000))
         decided = (now, "granted") if state == "approved" else (None, "")
-        new = Proposal(self.store.new_id(self.mine.asked), *what, reason, self.session, *when, state, *decided)
+        id = self.store.new_id(self.mine.asked)
+        new = Proposal(id, *what, reason, self.session, *when, state, *decided)
         self.mine.asked[new.id], self.mine.proposals[new.id] = wanted(change), new
         return new
 

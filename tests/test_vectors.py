@@ -343,6 +343,21 @@ def test_after_one_change_nothing_of_what_was_kept_is_old(reopen, folder, change
     assert alice.recall("a boat with tea 5", 50) == afresh(folder, embedder, "a boat with tea 5")
 
 
+def test_what_was_noted_of_writes_does_not_grow_for_ever(reopen, folder, monkeypatch):
+    monkeypatch.setattr("memlab.database.NOTED", 60)
+    store = reopen(embedder=None)
+    alice, bob = (store.for_user(user, session="s1") for user in ("alice", "bob"))
+    for round_ in range(4):
+        alice.recall("tea")
+        for n in range(15):
+            bob.put("note", f"k{round_}.{n}", f"tea {n} of round {round_}")
+        assert bob.recall("tea round", 50) == afresh(folder, None, "tea round", "bob")
+        alice.put("note", "mine", f"tea {round_}")
+        assert alice.recall("tea", 50) == afresh(folder, None, "tea")
+    [[noted]] = store._database.read("SELECT count(*) FROM written")
+    assert noted < 35
+
+
 def test_what_is_kept_is_kept_for_one_embedder(alice, topics):
     alice.put("note", "a", "tea")
     database = alice._scope.database
