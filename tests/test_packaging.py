@@ -104,10 +104,10 @@ def test_the_installed_command_is_the_function_main():
     assert callable(getattr(import_module(module), function))
 
 
-def test_the_extra_all_holds_every_other_extra():
+def test_the_extra_all_holds_every_other_extra_but_what_is_only_compared_with():
     extras = PROJECT["optional-dependencies"]
 
-    assert Requirement(*extras["all"]).extras == set(extras) - {"all"}
+    assert Requirement(*extras["all"]).extras == set(extras) - {"all", "bench"}
 
 
 def test_the_constraints_are_exact_versions_and_nothing_else():
@@ -119,6 +119,8 @@ def test_the_constraints_are_exact_versions_and_nothing_else():
 
 def test_every_package_of_the_extras_is_pinned():
     assert needed("memlab[all]") - set(pinned()) == set()
+    others = {Requirement(each).name for each in PROJECT["optional-dependencies"]["bench"]}
+    assert others - {"memlab"} <= set(pinned())
 
 
 def test_what_is_installed_is_what_is_pinned():

@@ -6,6 +6,8 @@
     python -m tests.benchmarks.fitting    `fit` beside a version that measures everything again
     python -m tests.benchmarks.gold       is the right memory found, and nothing where there is none
     python -m tests.benchmarks.locomo     the same on long conversations, beside published figures
+    python -m tests.benchmarks.recall     how long recall takes, also right after a change
+    python -m tests.benchmarks.side_by_side  the memories of others, sqlite3 and memlab, in turn
 
 Each runs from the checkout, also as `python tests/benchmarks/store.py`. `--quick` makes it tiny,
 `--json` prints the same rows for a program. Times differ between machines; a ratio of two things
