@@ -1,68 +1,17 @@
-"""Buttons over the user's own hand: a panel shows what the store holds and decides nothing.
-
-What stands on a card may come from a model or a stranger. It is escaped, hidden characters are
-boxed, and a card changes only after the store has answered.
-"""
+"""The changes that wait for the user, a card each. A card changes only after the store answered."""
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable
-from difflib import SequenceMatcher
 from typing import Any
+
+import ipywidgets as w
 
 from memlab import views
 from memlab.errors import InvalidInput, MemlabError, NotApproved
+from memlab.panels.parts import STYLE, alert, difference, hidden_in, labelled, safe
 from memlab.records import Applied, Proposal, Put
 from memlab.store import UserMemory
-from memlab.text import visible
-
-try:
-    import ipywidgets as w
-except ImportError:
-    raise MemlabError(
-        'Panels need ipywidgets, which is not installed. Run: pip install "memlab[lab]"'
-    ) from None
-
-# The colours are JupyterLab's own, so they follow its theme; each has a fallback for other pages.
-_STYLE = """<style>
-.memlab-panel { max-width: 860px; overflow: visible; }
-.memlab-card { border: 1px solid var(--jp-border-color1, #9e9e9e);
-  border-left: 5px solid var(--jp-brand-color1, #1976d2); border-radius: 4px;
-  padding: 8px 12px; margin: 6px 3px; overflow: visible;
-  color: var(--jp-ui-font-color1, inherit); }
-.memlab-panel button:focus-visible, .memlab-card textarea:focus-visible {
-  outline: 3px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px; }
-.memlab-card.memlab-approved { border-left: 5px solid var(--jp-success-color1, #388e3c); }
-.memlab-card.memlab-refused { border-left: 5px dashed var(--jp-error-color1, #d32f2f); }
-.memlab-card .widget-html-content, .memlab-panel .widget-html-content { line-height: 1.45;
-  width: 100%; }
-.memlab-head { font-size: 15px; font-weight: 600; }
-.memlab-what { font-size: 14px; font-weight: 600; overflow-wrap: anywhere; }
-.memlab-small { font-size: 12px; color: var(--jp-ui-font-color2, inherit);
-  overflow-wrap: anywhere; }
-.memlab-pair { display: grid; gap: 8px; margin: 6px 0;
-  grid-template-columns: repeat(auto-fit, minmax(min(240px, 100%), 1fr)); }
-.memlab-value { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate;
-  padding: 4px 8px; border-radius: 3px; border: 1px solid var(--jp-border-color2, #bdbdbd);
-  background: var(--jp-layout-color2, transparent);
-  font-family: var(--jp-code-font-family, monospace); font-size: 13px; }
-.memlab-value ins { text-decoration: underline; text-decoration-thickness: 2px; font-weight: 700;
-  color: inherit; background: transparent; }
-.memlab-value del { text-decoration: line-through; color: inherit; background: transparent; }
-.memlab-hidden { border: 1px solid var(--jp-error-color1, #d32f2f); border-radius: 2px;
-  padding: 0 2px; font-size: 11px; unicode-bidi: isolate; }
-.memlab-alert { font-weight: 600; overflow-wrap: anywhere; padding-left: 8px;
-  border-left: 3px double var(--jp-error-color1, #d32f2f); }
-.memlab-done { font-weight: 600; min-height: 28px; overflow-wrap: anywhere; }
-.memlab-card .widget-textarea, .memlab-card .jupyter-widget-textarea { width: 100%;
-  flex-flow: column; height: auto; }
-.memlab-card textarea { width: 100%; font-family: var(--jp-code-font-family, monospace); }
-</style>"""
-
-_WORDS = re.compile(r"[^\W\u2e80-\U0010ffff]+|\s+|.", re.DOTALL)  # words; Chinese by character
-_COMPARED = 4_000_000  # pairs of words; above it a difference is not worth its time
 
 _ENDS = {
     "approved": "Approved before, and waits to be used once.",
@@ -146,7 +95,7 @@ class ApprovalPanel(w.VBox):  # type: ignore[misc]
         try:
             self.refresh()
         except Exception as error:  # a closed store, for example: in a callback nobody would see it
-            self._head.value = f"{_STYLE}{_alert(f'Not up to date: {error}')}"
+            self._head.value = f"{STYLE}{alert(f'Not up to date: {error}')}"
 
     def _draw(self) -> None:
         alice = self._alice
@@ -174,7 +123,7 @@ class ApprovalPanel(w.VBox):  # type: ignore[misc]
         waiting = sum(card.waits for card in self._cards.values())
         noun = "change waits" if waiting == 1 else "changes wait"
         return (
-            f'{_STYLE}<div class="memlab-head" role="heading" aria-level="3">'
+            f'{STYLE}<div class="memlab-head" role="heading" aria-level="3">'
             f"{waiting or 'No'} {noun} for {safe(self._alice.user)}</div>"
             f'<div class="memlab-small">As of {views.utc(now)} UTC. Nothing is written '
             "before you approve it.</div>"
@@ -272,7 +221,7 @@ class _Card(w.VBox):  # type: ignore[misc]
 
     def _warn(self, text: str) -> None:
         self.words = text
-        self._message.value = _alert(text)
+        self._message.value = alert(text)
 
     def _arrange(self) -> None:
         """Show what belongs there now. A message comes last: buttons above it keep the focus."""
@@ -323,20 +272,10 @@ class _Card(w.VBox):  # type: ignore[misc]
 
     def _on_typing(self, _: object = None) -> None:
         text = self.editor.value
-        self._preview.value = _labelled("Would be stored", text, safe(text)) + _hidden_in(text)
+        self._preview.value = labelled("Would be stored", text, safe(text)) + hidden_in(text)
 
 
 # What a card says -------------------------------------------------------------------------------
-
-
-def safe(text: str) -> str:
-    """Return text as HTML that shows exactly it: markup escaped, hidden characters in boxes."""
-    return "".join(
-        html.escape(char)
-        if (spelled := visible(char)) == char
-        else f'<span class="memlab-hidden">{spelled}</span>'
-        for char in text
-    )
 
 
 def _body(proposal: Proposal, user: str, stale: bool, now: int) -> str:
@@ -350,19 +289,19 @@ def _body(proposal: Proposal, user: str, stale: bool, now: int) -> str:
         f"({views.utc(proposal.expires)} UTC)",
     ]
     if isinstance(change, Put):
-        gone, came = _difference(old or "", change.value)
+        gone, came = difference(old or "", change.value)
         pair = [
-            _labelled("Stands now", old, gone) if old is not None else "",
-            _labelled("Would stand", change.value, came if old is not None else safe(change.value)),
+            labelled("Stands now", old, gone) if old is not None else "",
+            labelled("Would stand", change.value, came if old is not None else safe(change.value)),
         ]
-        hidden = _hidden_in(change.value)
+        hidden = hidden_in(change.value)
     else:
         pair = [
-            _labelled("Would be deleted, with its history", old, f"<del>{safe(old or '')}</del>")
+            labelled("Would be deleted, with its history", old, f"<del>{safe(old or '')}</del>")
         ]
-        hidden = _hidden_in(old or "")
+        hidden = hidden_in(old or "")
     reason = f"Reason given: <bdi>{safe(proposal.reason)}</bdi>" if proposal.reason else ""
-    warning = _alert(
+    warning = alert(
         "Stale: the record has changed since this was asked. Approving it will be refused."
     )
     return (
@@ -372,44 +311,6 @@ def _body(proposal: Proposal, user: str, stale: bool, now: int) -> str:
         f'<div class="memlab-small">{reason}</div>'
         f'<div class="memlab-small">{" · ".join(facts)} · action: {proposal.action}</div>'
     )
-
-
-def _alert(text: str) -> str:
-    return f'<div class="memlab-alert" role="alert">{safe(text)}</div>'
-
-
-def _labelled(label: str, text: str | None, markup: str) -> str:
-    count = len(text or "")
-    noun = "character" if count == 1 else "characters"
-    return (
-        f'<div><div class="memlab-small">{label} ({count} {noun})</div>'
-        f'<div class="memlab-value" dir="auto">{markup}</div></div>'
-    )
-
-
-def _hidden_in(text: str) -> str:
-    """Warn of characters that an edit field or a page would not show."""
-    count = sum(visible(char) != char for char in text)
-    if not count:
-        return ""
-    found = "1 hidden character" if count == 1 else f"{count} hidden characters"
-    return _alert(f"Careful: {found} inside, shown in boxes.")
-
-
-def _difference(old: str, new: str) -> tuple[str, str]:
-    """Return both values as HTML, with what goes in `del` and what comes in `ins`."""
-    before, after = _WORDS.findall(old), _WORDS.findall(new)
-    if len(before) * len(after) > _COMPARED:
-        return f"<del>{safe(old)}</del>", f"<ins>{safe(new)}</ins>"
-    gone, came = [], []
-    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-    for step, a, b, c, d in steps:
-        left, right = safe("".join(before[a:b])), safe("".join(after[c:d]))
-        if step != "equal":
-            left, right = left and f"<del>{left}</del>", right and f"<ins>{right}</ins>"
-        gone.append(left)
-        came.append(right)
-    return "".join(gone), "".join(came)
 
 
 def _is_stale(alice: UserMemory, proposal: Proposal) -> bool:
