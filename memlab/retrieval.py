@@ -237,7 +237,6 @@ class _Index:
         size: How many places there are, the empty ones included.
         counts: The terms of each record, and how often it says each.
         slowed: What BM25 adds below the line for each record's length.
-        vocabulary: All terms.
         postings: The places and weights of each term that has been asked for. To lay out all of
             them takes far longer than to look through the records for a few.
         speakers: The places of what a person said, by each word of the person's name.
@@ -248,7 +247,6 @@ class _Index:
     size: int
     counts: list[dict[str, int]]
     slowed: list[float]
-    vocabulary: set[str]
     postings: dict[str, Posting]
     speakers: dict[str, list[int]]
     answers: list[float]
@@ -258,9 +256,9 @@ class _Index:
         found, most = [], 0.0
         for term in wanted:
             trust = 1.0
-            if term not in self.vocabulary and (meant := self._meant(term)):
-                term, trust = meant, SLIP
             posting = self._posting(term)
+            if not posting[0] and (meant := self._meant(term)):
+                posting, trust = self._posting(meant), SLIP
             idf = _idf(len(posting[0]), max(len(self.places), FEW))
             most += idf * (K1 + 1)
             found.append((posting, idf * trust))
@@ -297,7 +295,7 @@ class _Index:
         posting = self.postings.get(term)
         if posting is None:
             posting = _posting(term, self.counts, self.places, self.slowed, K1)
-            if term in self.vocabulary:  # what is kept must not grow with every word ever asked
+            if posting[0]:  # what is kept must not grow with every unknown word ever asked
                 self.postings[term] = posting
         return posting
 
@@ -312,7 +310,7 @@ class _Index:
     def _initials(self) -> dict[str, list[str]]:
         """The words that a misspelt one may mean, by their first letter."""
         initials: dict[str, list[str]] = {}
-        for term in self.vocabulary:
+        for term in set().union(*self.counts):
             if len(term) > 3 and term.isascii() and term.isalpha():
                 initials.setdefault(term[0], []).append(term)
         return initials
@@ -352,7 +350,7 @@ def _index(source: tuple[Source, ...]) -> _Index:
     counts = [each.counts for each in read]
     slowed = _slowed([each.length for each in read], K1, B)
     answers = [each.answers for each in read]
-    return _Index(places, size, counts, slowed, set().union(*counts), {}, speakers, answers)
+    return _Index(places, size, counts, slowed, {}, speakers, answers)
 
 
 # Kept by what they are made of, so that a change of any record makes a new one.

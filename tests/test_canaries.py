@@ -446,7 +446,8 @@ def a_table_with_live_markup(patch):
 
 
 def a_panel_with_live_markup(patch):
-    patch(panels, "safe", str)
+    patch(panels.approval, "safe", str)
+    patch(panels.parts, "safe", str)
 
 
 def a_panel_that_tells_whose_id_it_is(patch):
