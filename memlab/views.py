@@ -17,13 +17,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlab.agent import Answer, Sent, Step
+from memlab.agent import Answer, Call, Sent, Step
 from memlab.context import age_label
 from memlab.context import span as span  # where the panels look for them
 from memlab.context import utc as utc
 from memlab.errors import InvalidInput, MemlabError, StoreError
 from memlab.forgetting import DAY_MS, HALF_LIFE_DAYS, Policy, curve, idle_ms, plan, retention
-from memlab.records import Hit, LedgerEntry, Record
+from memlab.records import Applied, Hit, LedgerEntry, Record
 from memlab.rows import times_in_tables
 from memlab.store import Approvals, LentMemory, MemoryStore, UserMemory
 from memlab.text import clean, cut, fold, visible
@@ -397,6 +397,81 @@ def plot_leaks(
     return figure  # type: ignore[no-any-return]
 
 
+def plot_attacks(table: DataFrame | Iterable[Mapping[str, Any]]) -> Figure:
+    """Return two bars for each version of an agent: attacks that succeeded, good writes lost.
+
+    `alt_text` says the same in words.
+
+    Args:
+        table: One row a version, with the columns `version`, `attack success (%)` and
+            `false refusals (%)`, both 0 to 100. The first row stands at the top.
+    """
+    rates = _attacked(table)
+    figure = _described_figure(_attacked_in_words(rates), 1.7 + 0.55 * len(rates))
+    axes = figure.add_subplot()
+    for number, (name, fill, hatch) in enumerate(_HARM):
+        bars = axes.barh(
+            [at + (number - 0.5) * 0.4 for at in range(len(rates))],
+            [both[number] for both in rates.values()],
+            height=0.4,
+            label=name,
+            color=fill,
+            hatch=hatch,
+            edgecolor="#333333",
+            linewidth=0.8,
+        )
+        axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=8)
+    axes.set_yticks(range(len(rates)), [_drawn(version) for version in rates])
+    axes.set_ylim(len(rates) - 0.5, -0.5)
+    axes.set_xlim(0, 109)
+    axes.set_xticks(range(0, 101, 20))
+    axes.set_xlabel("share of the attacks, or of the good writes (%)")
+    axes.set_title("What got through, and what was lost (0 is best)", loc="left", fontsize=11)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure  # type: ignore[no-any-return]
+
+
+def plot_recall_by_size(
+    table: DataFrame | Iterable[Mapping[str, Any]], column: str = "answered (%)"
+) -> Figure:
+    """Return a line for each method: how much is found, against the room for memories.
+
+    `alt_text` says the same in words.
+
+    Args:
+        table: One row each for a method and a size, with the columns `method`,
+            `room (characters)`, above 0, and `column`.
+        column: Where the rates stand, 0 to 100; it also names the axis.
+    """
+    lines = _by_size(table, column)
+    rooms = sorted({room for line in lines.values() for room in line})
+    figure = _described_figure(_by_size_in_words(lines, column), 4.4)
+    axes = figure.add_subplot()
+    for number, (method, line) in enumerate(lines.items()):
+        shade, style = _LINES[number % len(_LINES)]
+        axes.plot(
+            list(line),
+            list(line.values()),
+            color=shade,
+            linestyle=style,
+            linewidth=2,
+            marker=_MARKS[number % len(_MARKS)],
+            markersize=8,
+            label=_drawn(method),
+            clip_on=False,  # a marker at 100 % stays whole
+        )
+    axes.set_xlim(0, 1.04 * rooms[-1])
+    axes.set_xticks(rooms, [f"{room:,}" for room in rooms])
+    axes.set_ylim(0, 100)
+    axes.set_yticks(range(0, 101, 20))
+    axes.grid(axis="y", color="#dddddd")
+    axes.set_xlabel("room for memories (characters)")
+    axes.set_ylabel(_drawn(column))
+    axes.set_title("What fits, and how much of it answers", loc="left", fontsize=11)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure  # type: ignore[no-any-return]
+
+
 # The time ---------------------------------------------------------------------------------------
 
 
@@ -597,6 +672,79 @@ def _leaks_in_words(leaks: Mapping[tuple[str, str], bool], title: str) -> str:
     return "\n".join(lines)
 
 
+# Name, fill and hatch of the two ways to fail, told apart in grey.
+_HARM = (("attack success (%)", "#7a2210", ""), ("false refusals (%)", "#d9e2ec", "//"))
+
+
+def _attacked(table: DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Return both rates of each version, in order."""
+    rows = table.to_dict("records") if hasattr(table, "to_dict") else table
+    rates: dict[str, tuple[float, float]] = {}
+    for row in rows:
+        try:
+            version = visible(str(row["version"]))
+            both = (float(row[_HARM[0][0]]), float(row[_HARM[1][0]]))
+        except (KeyError, TypeError, ValueError):
+            names = " and ".join(repr(name) for name, *_ in _HARM)
+            raise InvalidInput(
+                "table", f"must have the columns version, {names}, two numbers."
+            ) from None
+        if version in rates:
+            raise InvalidInput("table", f"has two rows for {version!r}.")
+        for rate in both:
+            if not 0 <= rate <= 100:
+                raise InvalidInput("table", f"has a rate of {rate:g}; it must be 0 to 100 %.")
+        rates[version] = both
+    if not rates:
+        raise InvalidInput("table", "holds no version. Pass at least one row.")
+    return rates
+
+
+def _attacked_in_words(rates: Mapping[str, tuple[float, float]]) -> str:
+    lines = ["Attack success and false refusals, in %, by version."]
+    for version, (attacks, lost) in rates.items():
+        lines.append(f"{version}: attack success {attacks:.0f}, false refusals {lost:.0f}.")
+    return "\n".join(lines)
+
+
+_MARKS = ("o", "s", "^", "D", "v")  # of one method each; with the dashes no two of 20 are alike
+
+
+def _by_size(
+    table: DataFrame | Iterable[Mapping[str, Any]], column: str
+) -> dict[str, dict[int, float]]:
+    """Return the rate of each method at each size, methods in order, sizes from the smallest."""
+    rows = table.to_dict("records") if hasattr(table, "to_dict") else table
+    lines: dict[str, dict[int, float]] = {}
+    for row in rows:
+        try:
+            method, rate = visible(str(row["method"])), float(row[column])
+            room = int(row["room (characters)"])
+        except (KeyError, TypeError, ValueError):
+            raise InvalidInput(
+                "table",
+                f"must have the columns method, 'room (characters)' and {column!r}, two numbers.",
+            ) from None
+        if room < 1:
+            raise InvalidInput("table", f"has room for {room} characters; it must be above 0.")
+        if not 0 <= rate <= 100:
+            raise InvalidInput("table", f"has a rate of {rate:g}; it must be 0 to 100 %.")
+        if room in lines.setdefault(method, {}):
+            raise InvalidInput("table", f"has two rows for {method!r}, {room} characters.")
+        lines[method][room] = rate
+    if not lines:
+        raise InvalidInput("table", "holds no rate. Pass at least one row.")
+    return {method: dict(sorted(line.items())) for method, line in lines.items()}
+
+
+def _by_size_in_words(lines: Mapping[str, Mapping[int, float]], column: str) -> str:
+    told = [f"{visible(column)}, by method and by room for memories, in characters."]
+    for method, line in lines.items():
+        rates = [f"{rate:.0f} in {room:,}" for room, rate in line.items()]
+        told.append(f"{method}: {', '.join(rates)}.")
+    return "\n".join(told)
+
+
 def _drawn(text: str) -> str:
     """Return `text` as matplotlib can draw it here: no formula, no character that is a mere box."""
     fonts = _needed("matplotlib.font_manager")
@@ -674,3 +822,136 @@ def _described_figure(text: str, height: float) -> Any:
             return picture.getvalue()
 
     return Described(figsize=(8, height), layout="constrained")
+
+
+# What happened in an answer, step by step -------------------------------------------------------
+
+_READING = ("memory_get", "memory_search", "memory_recall")
+_CHANGING = ("memory_put", "memory_delete")
+_SHOWN = 200  # characters of a text in a table; the answer itself holds the whole
+
+
+def trace(answer: Answer) -> DataFrame:
+    """Return a table of what happened in an answer, in order: a row a step and event.
+
+    `result` tells what the store and the tools did, never what the model says of it. Long texts
+    are cut. The last row, which belongs to no step, tells how the answer ended.
+    """
+    rows = [
+        {name: visible(told) if isinstance(told, str) else told for name, told in row.items()}
+        for row in events(answer)
+    ]
+    numbers = ["step", "size (characters)", "limit (characters)"]
+    columns = ["step", "what happened", "size (characters)", "limit (characters)", "result"]
+    return _table(rows, columns).astype(dict.fromkeys(numbers, "Int64"))
+
+
+def events(answer: Answer) -> list[dict[str, Any]]:
+    """Return the rows of `trace` as plain data, with hidden characters as they are."""
+    done = outcomes(answer)
+    rows: list[dict[str, Any]] = []
+
+    def add(step: int | None, what: str, size: int | None, limit: int | None, result: str) -> None:
+        numbers = {"size (characters)": size, "limit (characters)": limit}
+        rows.append({"step": step, "what happened": what, **numbers, "result": result})
+
+    for n, step in enumerate(answer.steps, start=1):
+        sent = step.request
+        add(n, "request sent", sent.chars, sent.limit, f"left out: {left_out(sent)}")
+        words = said(step)
+        if step.reply is None:
+            add(n, "no reply came", None, None, "nothing was written")
+        elif words or not step.calls:
+            add(n, f"the model said: {cut(words, _SHOWN)}", len(words), None, "words only")
+        for call, told in zip(step.calls, done[n - 1], strict=True):
+            what = f"the model called {cut(call.name, 64)}: {cut(call.arguments, _SHOWN)}"
+            add(n, what, len(call.arguments), None, cut(told.words, _SHOWN))
+    add(None, f"the answer ended: {answer.status}", len(answer.text), None, stored(answer))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one call did: in words, and whether it changed the store."""
+
+    words: str
+    wrote: bool = False
+
+
+def outcomes(answer: Answer) -> list[list[Done]]:
+    """Return for each step what each of its calls did, by the store's own account.
+
+    A call wrote something only where the answer's `writes` hold it: a result alone, or what the
+    model says, proves nothing.
+    """
+    writes = list(answer.writes)
+    told = []
+    for step in answer.steps:
+        results = [*step.results, *[None] * (len(step.calls) - len(step.results))]
+        told.append(
+            [
+                Done(write_in_words(wrote), wrote=True)
+                if (wrote := _written(call, result, writes)) is not None
+                else Done(_not_written(call, result))
+                for call, result in zip(step.calls, results, strict=False)
+            ]
+        )
+    return told
+
+
+def stored(answer: Answer) -> str:
+    """Return in words what the store did in the whole answer, and what waits for the user."""
+    wrote = [write_in_words(applied) for applied in answer.writes]
+    waits = [f"waits for approval: {p.action} {p.kind}/{p.key} ({p.id})" for p in answer.waiting]
+    return "; ".join([*(wrote or ["nothing was written"]), *waits])
+
+
+def said(step: Step) -> str:
+    """Return the words of a step's reply; they may be none."""
+    content = (step.reply or {}).get("content")
+    return content if isinstance(content, str) else ""
+
+
+def left_out(sent: Sent) -> str:
+    """Return in words what a request was sent without, for lack of room."""
+    gone = [f"{count} of {part}" for part, count in sent.dropped.items() if count]
+    return ", ".join(gone) or "nothing"
+
+
+def write_in_words(applied: Applied) -> str:
+    at = f", revision {applied.record.revision}" if applied.record else ""
+    return f"{applied.effect} {applied.change.kind}/{applied.change.key}{at}"
+
+
+def _written(call: Call, result: Mapping[str, Any] | None, writes: list[Applied]) -> Applied | None:
+    """Take from `writes`, which stand in order, the one that this call made."""
+    if call.name not in _CHANGING or result is None or result.get("ok") is not True:
+        return None
+    try:
+        asked = json.loads(call.arguments)
+        made = (asked["kind"], asked["key"], result.get("effect"))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    for at, applied in enumerate(writes):
+        if (applied.change.kind, applied.change.key, applied.effect) == made:
+            return writes.pop(at)
+    return None
+
+
+def _not_written(call: Call, result: Mapping[str, Any] | None) -> str:
+    if result is None:
+        return "no result: the answer ended before; no write is recorded"
+    if result.get("ok") is not True:
+        waits = result.get("state") == "pending"
+        asked = f" yet: it waits for approval as {result.get('proposal')}" if waits else ""
+        return f"nothing was written{asked}; the model was told: {result.get('error', 'no reason')}"
+    if call.name in _CHANGING:
+        unchanged = result.get("effect") == "unchanged"
+        return "nothing was written" + (": it stands like this already" if unchanged else "")
+    if call.name in _READING:
+        found = result.get("records", [result["record"]] if result.get("record") else [])
+        count = len(found) if isinstance(found, list) else 0
+        return f"read {count} {'record' if count == 1 else 'records'}; nothing was written"
+    if call.name == "write_demo_file":
+        return f"wrote the file {result.get('path')}; nothing was written to the store"
+    return "ran; no write to the store is recorded"

@@ -688,6 +688,160 @@ def test_names_and_title_of_the_leaks_are_no_formula_and_no_box():
     assert "\u202e" not in figure.alt_text
 
 
+# Attacks ----------------------------------------------------------------------------------------
+
+ATTACKED = [
+    {"version": version, "attack success (%)": attacks, "false refusals (%)": lost}
+    for version, attacks, lost in (("pastes", 96.7, 0), ("过滤", 90, 22.7), ("asks", 0, 0))
+]
+
+
+def test_each_version_has_two_bars_the_first_at_the_top():
+    figure = views.plot_attacks(ATTACKED)
+
+    [axes] = figure.axes
+    bars = {group.get_label(): [bar.get_width() for bar in group] for group in axes.containers}
+    assert bars == {"attack success (%)": [96.7, 90, 0], "false refusals (%)": [0, 22.7, 0]}
+    assert [round(bar.get_y() + 0.2, 1) for bar in axes.patches] == [
+        *(-0.2, 0.8, 1.8),
+        *(0.2, 1.2, 2.2),
+    ]
+    assert axes.get_ylim() == (2.5, -0.5)
+    assert axes.get_yticklabels()[0].get_text() == "pastes"
+    assert axes.get_xlabel().endswith("(%)")
+
+
+def test_the_words_for_the_attacks_name_every_number():
+    figure = views.plot_attacks(DataFrame(ATTACKED))
+
+    assert figure.alt_text == repr(figure)
+    assert figure.alt_text == (
+        "Attack success and false refusals, in %, by version.\n"
+        "pastes: attack success 97, false refusals 0.\n"
+        "过滤: attack success 90, false refusals 23.\n"
+        "asks: attack success 0, false refusals 0."
+    )
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_the_two_ways_to_fail_can_be_told_apart_in_grey():
+    groups = views.plot_attacks(ATTACKED).axes[0].containers
+
+    attacks, lost = (group[0] for group in groups)
+    assert sum(attacks.get_facecolor()[:3]) + 1 < sum(lost.get_facecolor()[:3])
+    assert attacks.get_hatch() != lost.get_hatch()
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"attack success (%)": 101}, "a rate of 101"),
+        ({"false refusals (%)": -1}, "a rate of -1"),
+        ({"false refusals (%)": float("nan")}, "a rate of nan"),
+        ({"attack success (%)": "high"}, "must have the columns"),
+        ({"version": "asks"}, "two rows for 'asks'"),
+    ],
+)
+def test_a_table_without_both_rates_is_refused(change, found):
+    with pytest.raises(InvalidInput, match=f"table: .*{re.escape(found)}"):
+        views.plot_attacks([ATTACKED[2], {**ATTACKED[0], **change}])
+
+
+@pytest.mark.parametrize("rows", [[], ["a"], [{"version": "a", "attack success (%)": 1}]])
+def test_a_table_without_versions_is_refused(rows):
+    with pytest.raises(InvalidInput, match="table"):
+        views.plot_attacks(rows)
+
+
+def test_the_name_of_a_version_is_no_formula_and_no_box():
+    figure = views.plot_attacks([{**ATTACKED[0], "version": "_$x^2$ \U00013000\u202e"}])
+
+    figure._repr_png_()  # a missing glyph would be a warning, and a warning is an error here
+    [label] = figure.axes[0].get_yticklabels()
+    assert label.get_text() == r" _\$x^2\$ U+13000⟨U+202E⟩"
+    assert "\u202e" not in figure.alt_text
+
+
+# Recall by size -----------------------------------------------------------------------------------
+
+BY_SIZE = [
+    {"method": method, "room (characters)": room, "answered (%)": rate}
+    for method, room, rate in (
+        ("best first", 1000, 80),
+        ("best first", 250, 75.4),
+        ("最新", 250, 0),
+        ("最新", 1000, 100),
+    )
+]
+
+
+def test_each_method_is_a_line_over_the_room_it_has():
+    [axes] = views.plot_recall_by_size(BY_SIZE).axes
+
+    drawn = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    assert list(drawn.values()) == [[[250, 75.4], [1000, 80]], [[250, 0], [1000, 100]]]
+    assert next(iter(drawn)) == "best first"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["250", "1,000"]
+    assert axes.get_xlabel() == "room for memories (characters)"
+    assert axes.get_ylabel() == "answered (%)"
+    assert axes.get_xlim()[0] == 0  # half the room is half as far from the left
+    assert axes.get_ylim() == (0, 100)
+
+
+def test_the_words_for_the_recall_by_size_name_every_number():
+    figure = views.plot_recall_by_size(DataFrame(BY_SIZE))
+
+    assert figure.alt_text == repr(figure)
+    assert figure.alt_text == (
+        "answered (%), by method and by room for memories, in characters.\n"
+        "best first: 75 in 250, 80 in 1,000.\n"
+        "最新: 0 in 250, 100 in 1,000."
+    )
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_the_lines_can_be_told_apart_without_colour():
+    many = [{**BY_SIZE[0], "method": f"m{n}"} for n in range(20)]
+
+    looks = {
+        (line.get_marker(), line.get_linestyle())
+        for line in views.plot_recall_by_size(many).axes[0].lines
+    }
+    assert len(looks) == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"answered (%)": 101}, "a rate of 101"),
+        ({"answered (%)": -1}, "a rate of -1"),
+        ({"answered (%)": float("nan")}, "a rate of nan"),
+        ({"answered (%)": "high"}, "must have the columns"),
+        ({"room (characters)": 0}, "room for 0 characters"),
+        ({"room (characters)": None}, "must have the columns"),
+        ({}, "two rows for 'best first', 1000"),
+    ],
+)
+def test_a_table_without_rates_or_sizes_is_refused(change, found):
+    with pytest.raises(InvalidInput, match=f"table: .*{re.escape(found)}"):
+        views.plot_recall_by_size([BY_SIZE[0], {**BY_SIZE[0], **change}])
+
+
+@pytest.mark.parametrize("rows", [[], ["a"], [{"method": "a", "answered (%)": 1}]])
+def test_a_table_without_methods_is_refused(rows):
+    with pytest.raises(InvalidInput, match="table"):
+        views.plot_recall_by_size(rows)
+
+
+def test_the_name_of_a_line_is_no_formula_and_no_box():
+    figure = views.plot_recall_by_size([{**BY_SIZE[0], "method": "_$x^2$ \U00013000\u202e"}])
+
+    figure._repr_png_()  # a missing glyph would be a warning, and a warning is an error here
+    [label] = figure.legends[0].get_texts()
+    assert label.get_text() == r" _\$x^2\$ U+13000⟨U+202E⟩"
+    assert "\u202e" not in figure.alt_text
+
+
 # Hostile text -----------------------------------------------------------------------------------
 
 
