@@ -175,7 +175,7 @@ def _lab(given: Any) -> int:
 
 
 def _audit(given: Any) -> int:
-    from memlab.classroom.audit import audit, find_opener
+    from memlab.classroom.scorecard import audit, find_opener
 
     name = given.store or "memlab:MemoryStore.open"
     here = os.getcwd()  # a store of one's own is looked for in the folder one stands in

@@ -6,9 +6,11 @@ import json
 
 import pytest
 
-from memlab import InvalidInput, MemoryStore
+from memlab import InvalidInput, MemoryStore, classroom
+from memlab.classroom import run_python
 from memlab.classroom.attacks import run_attacks
-from memlab.classroom.audit import (
+from memlab.classroom.reports import Finding, Report
+from memlab.classroom.scorecard import (
     LINE_CHARS,
     PAGE_LINES,
     Scorecard,
@@ -16,7 +18,6 @@ from memlab.classroom.audit import (
     audit,
     find_opener,
 )
-from memlab.classroom.reports import Finding, Report
 
 KITS = ["contract", "canaries", "attacks"]
 
@@ -201,3 +202,25 @@ def test_a_name_that_leads_to_nothing_is_refused(name):
         find_opener(name)
 
     assert str(refused.value).isprintable()
+
+
+# On use -----------------------------------------------------------------------------------------
+
+
+def test_a_lesson_loads_no_kit_before_it_uses_one():
+    code = "import json, sys, memlab.classroom; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(run_python(code))
+
+    kits = ("attacks", "canaries", "contract", "planted", "scene", "scorecard", "trials")
+    assert not {f"memlab.classroom.{kit}" for kit in kits} & set(loaded)
+
+
+def test_every_name_of_the_classroom_is_there():
+    code = "import memlab.classroom as c; print(*(getattr(c, name).__name__ for name in c.__all__))"
+
+    assert run_python(code).split() == sorted(classroom.__all__)
+
+
+def test_a_name_that_the_classroom_has_not_is_told():
+    with pytest.raises(AttributeError, match="has no attribute 'exam'"):
+        classroom.exam  # noqa: B018

@@ -29,6 +29,8 @@ from memlab import (
 from memlab.agent import MemoryAgent
 from memlab.classroom import canaries
 from memlab.classroom.canaries import check_canaries
+from memlab.classroom.looking import texts
+from memlab.classroom.worlds import Mark
 from memlab.records import Applied, Hit, Put
 from memlab.store import Approvals, LentMemory, UserMemory
 
@@ -112,7 +114,7 @@ def test_a_method_that_is_missing_does_not_pass_for_a_kept_promise(only):
 
 
 def test_a_mark_is_seen_in_part_in_any_case_and_width_and_in_chinese():
-    mark = canaries.Mark("zq0123456789ab", "Zq0123456789Ab", "鹮鸮鸱鹬鹳鸫")
+    mark = Mark("zq0123456789ab", "Zq0123456789Ab", "鹮鸮鸱鹬鹳鸫")
     for text in ("ZQ012345…", "…456789AB!", "ｚｑ０１２３４５", "第鹮鸮鸱章", "鹬鹳鸫"):
         assert mark.within(text)
     assert not mark.within("zq01 23456789a 鹮鸮")
@@ -123,7 +125,7 @@ def test_what_hangs_on_an_error_is_looked_at_too():
     error.add_note("a note")
     error.record = {"value": "hung on"}
     error.__cause__ = KeyError("the cause")
-    found = canaries.texts(error)
+    found = texts(error)
     assert {"plain", "a note", "hung on", "the cause"} <= set(found)
 
 
@@ -534,7 +536,7 @@ LEAKS = [
 def test_a_leak_is_told_by_the_finding_of_its_path(leak, section, names, only, monkeypatch):
     only(*([section] if section else []))
     if section:  # the orders are tried in the tests that plant them
-        monkeypatch.setattr(canaries, "_planted", lambda opener: iter(()))
+        monkeypatch.setattr(canaries, "planted", lambda opener, now: [])
     leak(monkeypatch.setattr)
 
     broken = {each.name for each in check_canaries().broken}

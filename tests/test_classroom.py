@@ -1461,7 +1461,148 @@ class WithoutWrite:
     messages = Hardened.messages
 
 
+class Session:
+    def __init__(self, answer):
+        self.answer, self.messages = answer, []
+
+    def ask(self, words):
+        self.messages.append({"role": "user", "content": words})
+        text = self.answer(self.messages)
+        self.messages.append({"role": "assistant", "content": text})
+        return text
+
+    def restart(self):
+        self.messages.clear()
+
+
+class SessionOfPairs:
+    def __init__(self, answer):
+        self.answer = answer
+        self.restart()
+
+    def ask(self, words):
+        said = [("user", words)]
+        text = self.answer([{"role": r, "content": c} for r, c in self.said + said])
+        self.said = [*self.said, *said, ("assistant", text)]
+        return text
+
+    def restart(self):
+        self.said = []
+
+
+def session_of_functions(answer):
+    class Made(Session):
+        pass
+
+    return Made(answer)
+
+
+class ListInTheClass(Session):
+    messages = []  # noqa: RUF012
+
+    def __init__(self, answer):
+        self.answer = answer
+
+
+class ListByDefault(Session):
+    def __init__(self, answer, messages=[]):  # noqa: B006
+        self.answer, self.messages = answer, messages
+
+
+class OneForAll(Session):
+    everyone = []  # noqa: RUF012
+
+    def __init__(self, answer):
+        super().__init__(answer)
+        self.everyone.append(self)
+
+    def restart(self):
+        for each in self.everyone:
+            each.messages.clear()
+
+
+class ClearsTheModel(Session):
+    def restart(self):
+        self.__init__(None)
+
+
+class NeverRestarts(Session):
+    def restart(self):
+        pass
+
+
+class RestartsHalf(Session):
+    def restart(self):
+        del self.messages[:-2]
+
+
+class HasNoRestart:
+    __init__, ask = Session.__init__, Session.ask
+
+
+class ForgetsAtOnce(Session):
+    def ask(self, words):
+        self.restart()
+        return super().ask(words)
+
+
+class KeepsQuestionsOnly(Session):
+    def ask(self, words):
+        text = super().ask(words)
+        self.messages.pop()
+        return text
+
+
+class KeepsTheNewestTen(Session):
+    def ask(self, words):
+        del self.messages[:-10]
+        return super().ask(words)
+
+
+class SaysNothingTwice(Session):
+    def ask(self, words):
+        self.messages = [each for each in self.messages if each["content"] != words]
+        return super().ask(words)
+
+
+class NewestFirst(Session):
+    def ask(self, words):
+        text = super().ask(words)
+        self.messages.insert(0, self.messages.pop())
+        return text
+
+
+class LosesChinese(Session):
+    def ask(self, words):
+        return super().ask(words.encode("ascii", "ignore").decode())
+
+
+class MixesUpWhoSpeaks(Session):
+    def ask(self, words):
+        text = super().ask(words)
+        self.messages[-1]["role"] = "user"
+        return text
+
+
+class SendsOneText(Session):
+    def ask(self, words):
+        return self.answer("\n".join([each["content"] for each in self.messages] + [words]))
+
+
+class GivesTheMessages(Session):
+    def ask(self, words):
+        super().ask(words)
+        return self.messages
+
+
+class AsksTwice(Session):
+    def ask(self, words):
+        self.answer(self.messages)
+        return super().ask(words)
+
+
 RIGHT = {
+    "01a": [Session, SessionOfPairs, session_of_functions],
     "02a": [read_only, looks_first, copies],
     "03a": [Mended, WrittenAnew],
     "04a": [exact_once, field_by_field],
@@ -1473,6 +1614,25 @@ RIGHT = {
     "10a": [Hardened, HardenedStepByStep],
 }
 WRONG = {
+    "01a": {
+        ListInTheClass: "a second question: answer was given something that was not said in this",
+        ListByDefault: "a second question: answer was given something that was not said in this",
+        OneForAll: "restart of one session beside another: answer was given 1 messages, and 3",
+        ClearsTheModel: "after restart: it stopped with TypeError",
+        NeverRestarts: "after restart: answer was given something that was not said in this",
+        RestartsHalf: "after restart: answer was given something that was not said in this",
+        HasNoRestart: "after restart: it raised AttributeError",
+        ForgetsAtOnce: "a second question: answer was given 1 messages, and 3 belong",
+        KeepsQuestionsOnly: "a second question: answer was given 2 messages, and 3 belong",
+        KeepsTheNewestTen: "forty turns: answer was given 11 messages, and 13 belong",
+        SaysNothingTwice: "the same words three times: answer was given 2 messages, and 3 belong",
+        NewestFirst: "a second question: answer was given the right messages in another order",
+        LosesChinese: "one question: answer was given something that was not said in this session",
+        MixesUpWhoSpeaks: "a second question: a message has another form",
+        SendsOneText: "one question: answer was given ",
+        GivesTheMessages: "one question: ask returned [{",
+        AsksTwice: "one question: for one ask, answer was called 2 times",
+    },
     "02a": {
         opens_everything: "a text file: it was opened, not refused",
         refuses_everything: "a sound small database: it was refused",
@@ -1740,7 +1900,7 @@ def test_no_hint_is_a_line_of_the_solution():
 
 
 def test_an_unknown_exercise_is_refused():
-    with pytest.raises(InvalidInput, match="there is no exercise '99z'; there are: 02a, 03a"):
+    with pytest.raises(InvalidInput, match="there is no exercise '99z'; there are: 01a, 02a"):
         check("99z", stub)
 
 

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 
 import ipywidgets
@@ -84,7 +85,7 @@ def every(widget):
 
 
 def cards(panel):
-    return [child for child in panel.children if isinstance(child, ipywidgets.VBox)]
+    return [child for child in panel.children if "memlab-card" in child._dom_classes]
 
 
 def markup(widget):
@@ -128,7 +129,7 @@ def test_a_new_record_shows_its_whole_value_and_no_difference(asked):
 
     assert "Store note/tea" in words(card)
     assert ">乌龙茶</div>" in markup(card)
-    assert "Stands now" not in words(card)
+    assert "Old value" not in words(card)
 
 
 def test_a_deletion_shows_what_goes_and_has_nothing_to_edit(asked):
@@ -336,13 +337,85 @@ def test_a_stale_card_says_so_before_and_after(asked):
     panel = ApprovalPanel(asked)
     asked.put("preference", "style", "I like no answers.")
     panel.refresh()
-    assert "Stale: the record has changed since this was asked." in words(cards(panel)[0])
+    card = cards(panel)[0]
+    assert "Stale: the record has changed since this was asked." in words(card)
+    assert "Stands now (18 characters)  I like no answers." in words(card)
+    assert "Old value, when this was asked (20 characters)" in words(card)
+    assert list(buttons(card)) == ["Reject"]  # a yes could only be refused
+    assert "p1 put preference/style (stale)" in repr(panel)
 
-    buttons(cards(panel)[0])["Approve"].click()
+    assert panel.approve("p1").startswith("Stale, so not approved. preference/style stands at")
     assert asked.get("preference", "style").value == "I like no answers."
-    assert "at revision 2 now" in words(cards(panel)[0])
-    assert 'role="alert"' in markup(cards(panel)[0])
+    assert "at revision 2 now" in words(card)
+    assert 'role="alert"' in markup(card)
     assert "p1 superseded" in repr(panel)
+
+
+def test_a_card_that_went_stale_while_it_stood_says_so_at_the_click(asked):
+    panel = ApprovalPanel(asked)
+    asked.put("preference", "style", "I like no answers.")
+    buttons(cards(panel)[0])["Approve"].click()
+
+    assert asked.get("preference", "style").value == "I like no answers."
+    assert "Stale, so not approved. preference/style stands at revision 2 now" in words(panel)
+    assert buttons(cards(panel)[0]) == {}
+
+
+def test_a_card_that_goes_stale_in_its_editor_offers_no_yes(asked):
+    panel = ApprovalPanel(asked)
+    card = cards(panel)[0]
+    buttons(card)["Edit"].click()
+    asked.put("preference", "style", "I like no answers.")
+    buttons(panel)["Look again"].click()
+
+    assert "Stale:" in words(card)
+    assert list(buttons(card)) == ["Cancel"]
+    buttons(card)["Cancel"].click()
+    assert list(buttons(card)) == ["Reject"]
+
+
+def test_a_damaged_proposal_is_no_deletion_and_can_only_be_rejected(asked, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "memory" / "memory.sqlite3")) as file:
+        file.execute("UPDATE proposal SET value = NULL WHERE id = 'p2'")
+        file.commit()
+    panel = ApprovalPanel(asked)
+    card = cards(panel)[1]
+
+    assert "Damaged: its text cannot be read, so it cannot be approved." in words(card)
+    assert "deleted" not in words(card)
+    assert list(buttons(card)) == ["Reject"]
+    panel.approve("p2")
+    assert 'role="alert"' in markup(card)
+    assert asked.get("note", "tea") is None
+    buttons(card)["Reject"].click()
+    assert "p2 rejected" in repr(panel)
+
+
+def test_an_approval_stays_told_when_the_look_after_it_fails(asked, store):
+    """The decision is made; that the panel cannot be drawn does not make it look undone."""
+    panel = ApprovalPanel(asked)
+    approve = type(asked.approvals).approve
+
+    class Closing:
+        def __getattr__(self, name):
+            return getattr(asked.approvals, name)
+
+        def approve(self, *given, **named):
+            done = approve(asked.approvals, *given, **named)
+            store.close()
+            return done
+
+    class Hand:
+        approvals = Closing()
+
+        def __getattr__(self, name):
+            return getattr(asked, name)
+
+    panel._alice = Hand()
+    buttons(cards(panel)[0])["Approve"].click()
+
+    assert "Approved, once. The store says: preference/style replaced" in words(cards(panel)[0])
+    assert "Not up to date: The store is closed." in words(panel)
 
 
 def test_a_record_deleted_since_takes_its_buttons_away(asked):
@@ -448,6 +521,246 @@ def test_what_would_change_nothing_says_so(asked):
     )
     assert asked.get("preference", "style").revision == 1
     assert "memlab-approved" not in cards(panel)[0]._dom_classes
+
+
+# The same text twice ----------------------------------------------------------------------------
+
+
+def test_the_same_text_under_another_name_is_told_whatever_its_case_and_width(asked, lent):
+    asked.put("note", "db", "SQLite 3")
+    lent.propose(Put("decision", "engine", "ｓｑｌｉｔｅ 3"))
+    lent.propose(Put("project", "engine", "sqlite 3"))
+    panel = ApprovalPanel(asked)
+
+    said = "Twin: the same text stands as note/db and waits as "
+    assert f"{said}project/engine. Do you want it twice?" in words(cards(panel)[3])
+    assert f"{said}decision/engine. Do you want it twice?" in words(cards(panel)[4])
+    assert "Twin" not in words(cards(panel)[0]) + words(cards(panel)[1])
+    assert list(buttons(cards(panel)[3])) == ["Approve", "Edit", "Reject"]  # a warning, no more
+
+
+def test_the_same_text_under_its_own_name_is_no_twin(asked, lent):
+    lent.propose(Put("preference", "style", "I LIKE LONG ANSWERS."))
+
+    assert "Twin" not in words(ApprovalPanel(asked))
+
+
+def test_an_edit_to_what_stands_elsewhere_is_told_as_one_types(asked):
+    panel = ApprovalPanel(asked)
+    card = cards(panel)[1]
+    buttons(card)["Edit"].click()
+    card.editor.value = "MOVED out"
+
+    assert "Twin: the same text stands as note/old." in words(card)
+
+
+def test_an_edit_shows_its_difference_to_the_old_value_and_whether_it_is_too_long(asked):
+    panel = ApprovalPanel(asked)
+    card = cards(panel)[0]
+    buttons(card)["Edit"].click()
+    card.editor.value = "I like few answers."
+    assert "I like <ins>few</ins> answers." in markup(card)
+
+    card.editor.value = "x" * 513
+    assert "Too long: the most allowed is 512 characters." in words(card)
+
+
+# Several at once --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listed(asked):
+    """A panel whose list of all that can be approved is open."""
+    panel = ApprovalPanel(asked)
+    buttons(panel)["Approve all shown"].click()
+    return panel
+
+
+def the_list(panel):
+    [found] = [each for each in every(panel) if "memlab-list" in getattr(each, "_dom_classes", ())]
+    return found
+
+
+def ticks(panel):
+    return [each for each in every(the_list(panel)) if isinstance(each, ipywidgets.Checkbox)]
+
+
+def test_approve_all_first_lists_every_value_and_decides_nothing(asked, listed):
+    said = words(the_list(listed))
+
+    assert [tick.description for tick in ticks(listed)] == [
+        "put preference/style",
+        "put note/tea",
+        "delete note/old",
+    ]
+    assert "I like <ins>short</ins> answers." in markup(the_list(listed))
+    assert "乌龙茶" in said
+    assert "moved out" in said
+    assert list(buttons(the_list(listed))) == ["Approve these 3", "Cancel"]
+    assert len(asked.approvals.pending()) == 3
+
+
+def test_approve_all_writes_what_was_listed_and_says_how_many(asked, listed):
+    buttons(the_list(listed))["Approve these 3"].click()
+
+    assert [record.value for record in asked.list()] == ["乌龙茶", "I like short answers."]
+    assert "3 of 3 done." in words(the_list(listed))
+    assert 'role="status"' in markup(the_list(listed))
+    assert buttons(listed).keys() == {"Look again"}
+    assert {entry.how for entry in asked.approvals.ledger()} == {"panel"}
+
+
+def test_only_what_is_ticked_is_approved(asked, listed):
+    ticks(listed)[2].value = False
+    buttons(the_list(listed))["Approve these 2"].click()
+
+    assert "2 of 2 saved." in words(the_list(listed))
+    assert "delete note/old: not saved, and still waits" in words(the_list(listed))
+    assert [proposal.id for proposal in asked.approvals.pending()] == ["p3"]
+
+
+def test_with_nothing_ticked_there_is_nothing_to_approve(asked, listed):
+    for tick in ticks(listed):
+        tick.value = False
+    yes = buttons(the_list(listed))["Approve these 0"]
+    assert yes.disabled
+    yes.click()
+
+    assert len(asked.approvals.pending()) == 3
+
+
+def test_cancel_closes_the_list_and_decides_nothing(asked, listed):
+    buttons(the_list(listed))["Cancel"].click()
+
+    assert not [each for each in every(listed) if isinstance(each, ipywidgets.Checkbox)]
+    assert len(asked.approvals.pending()) == 3
+    assert "Approve all shown" in buttons(listed)
+
+
+def test_what_was_asked_after_the_list_was_read_is_not_in_it(asked, lent, listed):
+    lent.propose(Put("note", "new", "asked since"))
+    listed.refresh()
+    buttons(the_list(listed))["Approve these 3"].click()
+
+    assert asked.get("note", "new") is None
+    assert [proposal.id for proposal in asked.approvals.pending()] == ["p4"]
+
+
+def test_one_that_fails_holds_up_no_other_and_is_named_with_its_reason(asked, listed):
+    asked.put("preference", "style", "I like no answers.")
+    asked.approvals.reject("p3")
+    buttons(the_list(listed))["Approve these 3"].click()
+
+    said = words(the_list(listed))
+    assert "1 of 3 done." in said
+    assert "Not done: put preference/style (p1). Stale, so not approved." in said
+    assert "Not done: delete note/old (p3). Rejected. Nothing was written." in said
+    assert 'role="alert">1 of 3' in markup(the_list(listed))
+    assert asked.get("note", "tea").value == "乌龙茶"
+    assert asked.get("preference", "style").value == "I like no answers."
+    assert "at revision 2 now" in words(cards(listed)[0])  # in its card, too
+
+
+def test_a_second_click_on_approve_these_does_nothing_more(asked, listed):
+    yes = buttons(the_list(listed))["Approve these 3"]
+    yes.click()
+    before = words(the_list(listed))
+    yes.click()
+
+    assert words(the_list(listed)) == before
+    assert asked.get("preference", "style").revision == 2
+
+
+def test_looking_again_takes_a_list_away_that_is_over_and_keeps_one_that_is_open(listed):
+    buttons(listed)["Look again"].click()
+    assert len(ticks(listed)) == 3
+
+    buttons(the_list(listed))["Approve these 3"].click()
+    buttons(listed)["Look again"].click()
+    assert "乌龙茶" not in markup(listed)
+
+
+def test_a_line_of_the_list_that_was_decided_on_its_card_cannot_be_ticked(asked, listed):
+    listed.reject("p2")
+
+    assert [tick.description for tick in ticks(listed)] == [
+        "put preference/style",
+        "delete note/old",
+    ]
+    assert "put note/tea: rejected" in words(the_list(listed))
+    assert "Approve these 2" in buttons(the_list(listed))
+
+
+def test_two_changes_of_one_record_are_told_before_and_only_the_first_is_saved(alice, lent):
+    lent.propose(Put("note", "tea", "绿茶"))
+    lent.propose(Put("note", "tea", "红茶"))
+    panel = ApprovalPanel(alice)
+    buttons(panel)["Approve all shown"].click()
+    assert "More than one of these would change note/tea" in words(the_list(panel))
+
+    buttons(the_list(panel))["Approve these 2"].click()
+    assert "1 of 2 saved." in words(the_list(panel))
+    assert "Not saved: put note/tea (p2)." in words(the_list(panel))
+    assert alice.get("note", "tea").value == "绿茶"
+
+
+def test_a_stale_change_is_not_listed_and_one_alone_needs_no_list(asked):
+    asked.put("preference", "style", "I like no answers.")
+    panel = ApprovalPanel(asked)
+    buttons(panel)["Approve all shown"].click()
+    assert [tick.description for tick in ticks(panel)] == ["put note/tea", "delete note/old"]
+
+    buttons(the_list(panel))["Cancel"].click()
+    panel.reject("p2")
+    assert "Approve all shown" not in buttons(panel)
+
+
+def test_the_list_is_made_of_what_the_store_holds_at_the_click(asked):
+    panel = ApprovalPanel(asked)
+    asked.put("preference", "style", "I like no answers.")
+    asked.approvals.reject("p2")
+    buttons(panel)["Approve all shown"].click()
+
+    assert [tick.description for tick in ticks(panel)] == ["delete note/old"]
+    assert "Approve this one" in buttons(the_list(panel))
+
+
+def test_a_store_closed_under_the_list_is_told_and_nothing_counts_as_saved(listed, store):
+    store.close()
+    buttons(the_list(listed))["Approve these 3"].click()
+
+    assert "0 of 3 done." in words(the_list(listed))
+    assert words(the_list(listed)).count("The store is closed.") == 3
+
+
+def test_an_error_nobody_foresaw_stops_no_other_and_is_told(asked, listed, clock):
+    clock.broken = True
+    buttons(the_list(listed))["Approve these 3"].click()
+
+    assert "0 of 3 done." in words(the_list(listed))
+    assert "ZeroDivisionError: the clock stands still" in words(the_list(listed))
+    assert asked.get("preference", "style").revision == 1
+
+
+def test_several_by_code_gives_the_words_back(asked):
+    panel = ApprovalPanel(asked)
+
+    assert panel.approve_all(["p1", "p2", "p2"]) == "2 of 2 saved."
+    assert panel.approve_all(["p2", "p3"]) == (
+        "1 of 2 done.\nNot done: put note/tea (p2). "
+        "Approved, once. The store says: note/tea created, revision 1."
+    )
+    assert "Approved, once" in words(cards(panel)[0])
+
+
+def test_several_by_code_decide_nothing_where_one_id_is_unknown(asked):
+    panel = ApprovalPanel(asked)
+
+    with pytest.raises(InvalidInput, match="there is no card 'p9'"):
+        panel.approve_all(["p1", "p9"])
+    with pytest.raises(InvalidInput, match="a list of ids"):
+        panel.approve_all("p1")
+    assert len(asked.approvals.pending()) == 3
 
 
 # Looking again ----------------------------------------------------------------------------------
@@ -581,6 +894,33 @@ def test_any_text_is_shown_as_exactly_itself(text):
 
     assert html.unescape(boxes) == text or "\r" in text or "&#" in text
     assert not re.search(r"<(?!span class=\"memlab-hidden\">|/span>)", shown)
+
+
+def test_a_difference_shows_the_ends_of_lines_and_the_tabs_that_change():
+    gone, came = difference("Lane 5\nFlat 2\n", "Lane 5\tFlat 2\n")
+
+    assert gone == 'Lane 5<del><span class="memlab-hidden">⏎</span>\n</del>Flat 2\n'
+    assert came == 'Lane 5<ins><span class="memlab-hidden">⇥</span>\t</ins>Flat 2\n'
+
+
+@given(st.text("ab 的是\n"), st.text("ab 的是\n"))
+def test_a_difference_loses_nothing_of_either_value(old, new):
+    def text_of(shown):
+        return re.sub(r'<span class="memlab-hidden">.</span>|</?(?:ins|del)>', "", shown)
+
+    gone, came = difference(old, new)
+
+    assert (text_of(gone), text_of(came)) == (old, new)
+    assert ("<del>" in gone or "<ins>" in came) == (old != new)
+
+
+@pytest.mark.parametrize("words", [("的是", "是的的"), ("x ", "x y "), (".,;", ",;..;")])
+def test_a_text_made_to_be_slow_to_compare_does_not_stall(words):
+    before, after = ((word * 2_000)[:2_000] for word in words)
+    start = time.process_time()
+    difference(before, after)
+
+    assert time.process_time() - start < 5  # compared exactly it takes a minute
 
 
 def test_a_very_long_difference_does_not_stall():

@@ -91,6 +91,132 @@ def grade(name: str, thing: Any) -> Result:
     return Result("passed", tried)
 
 
+# 01a: remember within a session, and lose it on purpose -------------------------------------------
+
+
+def _remembers_until_restart(session: Thing) -> Iterator[Case]:
+    """Talk to sessions, in words that are new at every call, and look at what each one sends on."""
+    for where, trial in (
+        ("one question", _says(1)),
+        ("a second question", _says(2)),
+        ("the same words three times", _repeats),
+        ("forty turns", _says(40)),
+        ("after restart", _restarts),
+        ("restart before a word was said, then twice in a row", _restarts_idle),
+        ("two sessions side by side", _two_sessions),
+        ("restart of one session beside another", _other_restarts),
+        ("a new session after one that was never restarted", _one_after_the_other),
+    ):
+        try:
+            trial(session)
+        except Wrong as wrong:
+            yield where, str(wrong)
+        except Exception as error:
+            yield where, f"it raised {_named(error)}"
+        else:
+            yield where, None
+
+
+class _Talk:
+    """One session, the model that it asks, and what it must send to that model."""
+
+    def __init__(self, session: Thing):
+        self._heard: list[Any] = []
+        self._due: list[dict[str, str]] = []
+        self._reply = ""
+        self._session = _called(session, self._answer)
+
+    def _answer(self, messages: Any) -> str:
+        self._heard.append(deepcopy(messages))
+        self._reply = f"说了 {secrets.token_hex(4)}, I hear"
+        return self._reply
+
+    def say(self, words: str | None = None) -> None:
+        """Ask something, in both languages, and look at what was sent and returned."""
+        words = words or f"花生 {secrets.token_hex(4)}, and peanuts?"
+        self._heard.clear()
+        self._due.append({"role": "user", "content": words})
+        text = _called(self._session.ask, words)
+        if len(self._heard) != 1:
+            raise Wrong(f"for one ask, answer was called {len(self._heard)} times")
+        _must_be_said(self._heard[0], self._due)
+        if text != self._reply:
+            raise Wrong(f"ask returned {shown(text)}, and not the text from answer")
+        self._due.append({"role": "assistant", "content": text})
+
+    def restart(self) -> None:
+        _called(self._session.restart)
+        self._due.clear()
+
+
+def _must_be_said(sent: Any, due: list[dict[str, str]]) -> None:
+    """Say how the messages that were sent differ from those that are due."""
+    if not isinstance(sent, list | tuple) or not all(isinstance(each, dict) for each in sent):
+        raise Wrong(f"answer was given {shown(sent)}, not a list of messages")
+    words = [each.get("content") for each in sent]
+    known = [each["content"] for each in due]
+    if any(each not in known for each in words):
+        raise Wrong("answer was given something that was not said in this session, or not so")
+    if len(sent) != len(due):
+        raise Wrong(f"answer was given {len(sent)} messages, and {len(due)} belong to this session")
+    if words != known:
+        raise Wrong("answer was given the right messages in another order")
+    if list(sent) != due:
+        raise Wrong("a message has another form: only role (user or assistant) and content")
+
+
+def _says(turns: int) -> Callable[[Thing], None]:
+    def trial(session: Thing) -> None:
+        talk = _Talk(session)
+        for _ in range(turns):
+            talk.say()
+
+    return trial
+
+
+def _repeats(session: Thing) -> None:
+    talk, words = _Talk(session), f"你好 {secrets.token_hex(3)}"
+    for _ in range(3):
+        talk.say(words)
+
+
+def _restarts(session: Thing) -> None:
+    talk = _Talk(session)
+    for _ in range(3):
+        talk.say()
+        talk.say()
+        talk.restart()
+
+
+def _restarts_idle(session: Thing) -> None:
+    talk = _Talk(session)
+    talk.restart()
+    talk.say()
+    talk.restart()
+    talk.restart()
+    talk.say()
+
+
+def _two_sessions(session: Thing) -> None:
+    one, two = _Talk(session), _Talk(session)
+    for _ in range(3):
+        one.say()
+        two.say()
+
+
+def _other_restarts(session: Thing) -> None:
+    one, two = _Talk(session), _Talk(session)
+    one.say()
+    two.say()
+    two.restart()
+    one.say()
+
+
+def _one_after_the_other(session: Thing) -> None:
+    for _ in range(2):
+        _says(2)(session)
+
+
 # 02a: refuse a damaged file without resetting it ------------------------------------------------
 
 
@@ -1083,6 +1209,17 @@ def _names() -> str:
 _hints_given: dict[str, int] = {}
 
 EXERCISES = {
+    "01a": Exercise(
+        _remembers_until_restart,
+        (
+            "Where does the list live? It must be made when a session is made, once for each.",
+            "A reply is a message, too. When does it join the list: before answer is called, or "
+            "after?",
+            "Lose everything that was said, but not the function that answers. Then talk on.",
+            "A list that stands in the class, or as the default of a parameter, is one list for "
+            "all sessions.",
+        ),
+    ),
     "02a": Exercise(
         _refuses_damage,
         (

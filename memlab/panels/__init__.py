@@ -16,6 +16,9 @@ except ImportError:
     ) from None
 
 from memlab.panels.approval import ApprovalPanel
+from memlab.panels.chat import ChatPanel
+from memlab.panels.memory import MemoryPanel
 from memlab.panels.parts import safe
+from memlab.panels.trace import TracePanel
 
-__all__ = ["ApprovalPanel", "safe"]
+__all__ = ["ApprovalPanel", "ChatPanel", "MemoryPanel", "TracePanel", "safe"]

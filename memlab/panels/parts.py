@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from memlab.text import visible
@@ -38,14 +40,29 @@ STYLE = """<style>
   padding: 0 2px; font-size: 11px; unicode-bidi: isolate; }
 .memlab-alert { font-weight: 600; overflow-wrap: anywhere; padding-left: 8px;
   border-left: 3px double var(--jp-error-color1, #d32f2f); }
-.memlab-done { font-weight: 600; min-height: 28px; overflow-wrap: anywhere; }
+.memlab-done { font-weight: 600; min-height: 28px; overflow-wrap: anywhere;
+  white-space: pre-line; }
+.memlab-bar { flex-wrap: wrap; }
 .memlab-card .widget-textarea, .memlab-card .jupyter-widget-textarea { width: 100%;
   flex-flow: column; height: auto; }
 .memlab-card textarea { width: 100%; font-family: var(--jp-code-font-family, monospace); }
+.memlab-line { border-top: 1px solid var(--jp-border-color2, #bdbdbd); padding: 4px 0;
+  overflow: visible; }
+.memlab-line .widget-checkbox, .memlab-line .jupyter-widget-checkbox { width: 100%; height: auto;
+  font-weight: 600; }
+.memlab-line .widget-label-basic { overflow-wrap: anywhere; white-space: normal; }
+/* The kernel is gone: a button would do nothing, so there is none. */
+.memlab-panel.jupyter-widgets-disconnected::before { font-weight: 600;
+  content: "Not connected to a kernel: what stands here is old. Run the cell again."; }
+.memlab-panel .jupyter-widgets-disconnected::before { display: none; }
+.memlab-panel .jupyter-widgets-disconnected:is(button, .widget-checkbox, .widget-textarea,
+  .jupyter-widget-checkbox, .jupyter-widget-textarea) { display: none; }
 </style>"""
 
 _WORDS = re.compile(r"[^\W\u2e80-\U0010ffff]+|\s+|.", re.DOTALL)  # words; Chinese by character
-_COMPARED = 4_000_000  # pairs of words; above it a difference is not worth its time
+_PAIRS = 20_000  # of equal words; with more of them an exact comparison takes seconds
+_COMPARED = 4_000_000  # pairs of words; with more of them no comparison is worth its time
+_JUNK_FROM = 200  # words; only then does SequenceMatcher leave out the frequent ones
 
 
 def safe(text: str) -> str:
@@ -60,6 +77,11 @@ def safe(text: str) -> str:
 
 def alert(text: str) -> str:
     return f'<div class="memlab-alert" role="alert">{safe(text)}</div>'
+
+
+def note(text: str) -> str:
+    """Return a warning that stands in a card and is read with it, not called out."""
+    return f'<div class="memlab-alert" role="note">{safe(text)}</div>'
 
 
 def labelled(label: str, text: str | None, markup: str) -> str:
@@ -81,16 +103,51 @@ def hidden_in(text: str) -> str:
 
 
 def difference(old: str, new: str) -> tuple[str, str]:
-    """Return both values as HTML, with what goes in `del` and what comes in `ins`."""
+    """Return both values as HTML, with what goes in `del` and what comes in `ins`.
+
+    It takes a fraction of a second at most, whatever a model wrote: where that would be exceeded,
+    the middle is shown as changed in one piece.
+    """
     before, after = _WORDS.findall(old), _WORDS.findall(new)
-    if len(before) * len(after) > _COMPARED:
-        return f"<del>{safe(old)}</del>", f"<ins>{safe(new)}</ins>"
+    same = _same(before, after)
+    tail = _same(before[same:][::-1], after[same:][::-1])
+    left, right = before[same : len(before) - tail], after[same : len(after) - tail]
     gone, came = [], []
-    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-    for step, a, b, c, d in steps:
-        left, right = safe("".join(before[a:b])), safe("".join(after[c:d]))
-        if step != "equal":
-            left, right = left and f"<del>{left}</del>", right and f"<ins>{right}</ins>"
-        gone.append(left)
-        came.append(right)
+    for equal, cut, added in [
+        (True, before[:same], after[:same]),
+        *_steps(left, right),
+        (True, before[len(before) - tail :], after[len(after) - tail :]),
+    ]:
+        if equal:
+            gone.append(safe("".join(cut)))
+            came.append(safe("".join(added)))
+        else:
+            gone.append(_changed("del", "".join(cut)))
+            came.append(_changed("ins", "".join(added)))
     return "".join(gone), "".join(came)
+
+
+def _same(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many words both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _steps(before: list[str], after: list[str]) -> Iterator[tuple[bool, list[str], list[str]]]:
+    count = Counter(after)
+    pairs = sum(count[word] for word in before)
+    many = pairs > _PAIRS
+    if many and (len(after) < _JUNK_FROM or len(before) * len(after) > _COMPARED):
+        yield False, before, after
+        return
+    matcher = SequenceMatcher(None, before, after, autojunk=many)  # leaves out the frequent words
+    for step, a, b, c, d in matcher.get_opcodes():
+        yield step == "equal", before[a:b], after[c:d]
+
+
+def _changed(tag: str, text: str) -> str:
+    """Return text that goes or comes; a line's end and a tab, else not seen, have a sign."""
+    shown = safe(text)
+    for char, sign in (("\t", "⇥"), ("\n", "⏎")):
+        shown = shown.replace(char, f'<span class="memlab-hidden">{sign}</span>{char}')
+    return shown and f"<{tag}>{shown}</{tag}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from accessibility import serious_findings
 from notebook_page import Notebook, contrast
 from playwright.sync_api import expect
 
@@ -67,3 +68,12 @@ def test_verdicts_can_be_read_in_both_themes(opened, theme, shots):
         assert contrast(verdict) >= 4.5
         assert contrast(verdict.locator("strong")) >= 4.5
     assert contrast(opened.area.locator("li code").first) >= 4.5
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_axe_finds_nothing_serious_in_what_is_shown(opened, theme):
+    opened.use_theme(theme)
+
+    # Not the boxes around them, nor the figure's image: the Lab makes these, and gives no alt text.
+    for part in ("[role='alert']", "[role='status']", "table.dataframe"):
+        assert serious_findings(opened.page, f".jp-OutputArea-output {part}") == []

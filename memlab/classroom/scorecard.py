@@ -9,11 +9,10 @@ from typing import Any
 
 from memlab.agent import MemoryAgent
 from memlab.classroom.reports import Finding, Report
+from memlab.classroom.trials import Opener, tried
 from memlab.errors import InvalidInput
 from memlab.store import MemoryStore
 from memlab.text import cut, visible
-
-Opener = Callable[..., Any]
 
 PAGE_LINES = 60
 LINE_CHARS = 160
@@ -155,11 +154,10 @@ def _agent(memory: Any, model: Any, workspace: Any = None) -> MemoryAgent:
 
 def _ran(title: str, kit: Callable[[], Report]) -> Report:
     """Run one kit; a store on which it cannot even end has broken a promise."""
-    try:
+    findings: list[Finding] = []
+    with tried(f"{title}.ends", "The kit runs to its end.", findings):
         return kit()
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-        return Report(title, (Finding(f"{title}.ends", "The kit runs to its end.", False, found),))
+    return Report(title, tuple(findings))
 
 
 def _one_line(text: str) -> str:
