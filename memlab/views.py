@@ -827,7 +827,7 @@ def _described_figure(text: str, height: float) -> Any:
 # What happened in an answer, step by step -------------------------------------------------------
 
 _READING = ("memory_get", "memory_search", "memory_recall")
-_CHANGING = ("memory_put", "memory_delete")
+CHANGING = ("memory_put", "memory_delete")
 _SHOWN = 200  # characters of a text in a table; the answer itself holds the whole
 
 
@@ -925,7 +925,7 @@ def write_in_words(applied: Applied) -> str:
 
 def _written(call: Call, result: Mapping[str, Any] | None, writes: list[Applied]) -> Applied | None:
     """Take from `writes`, which stand in order, the one that this call made."""
-    if call.name not in _CHANGING or result is None or result.get("ok") is not True:
+    if call.name not in CHANGING or result is None or result.get("ok") is not True:
         return None
     try:
         asked = json.loads(call.arguments)
@@ -945,7 +945,7 @@ def _not_written(call: Call, result: Mapping[str, Any] | None) -> str:
         waits = result.get("state") == "pending"
         asked = f" yet: it waits for approval as {result.get('proposal')}" if waits else ""
         return f"nothing was written{asked}; the model was told: {result.get('error', 'no reason')}"
-    if call.name in _CHANGING:
+    if call.name in CHANGING:
         unchanged = result.get("effect") == "unchanged"
         return "nothing was written" + (": it stands like this already" if unchanged else "")
     if call.name in _READING:

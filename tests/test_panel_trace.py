@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from dataclasses import replace
 
 import ipywidgets
 import pytest
@@ -242,6 +243,10 @@ def test_long_messages_are_folded_and_short_ones_are_not():
     assert "user (400 characters)" in words(page)
 
 
+def test_the_question_stands_above_the_steps(answer):
+    assert "Asked: save that my car is red 5 steps, each one call" in around(TracePanel(answer))
+
+
 def test_calls_show_arguments_result_and_what_came_of_it(answer):
     panel = TracePanel(answer)
     panel.show(4)
@@ -295,6 +300,30 @@ def test_a_result_that_looks_like_a_write_is_none(alice):
     assert "memlab-trace-wrote" not in tabs(panel).children[0].value
 
 
+def test_each_write_is_told_once_and_only_of_the_call_that_made_it(alice):
+    alice.approvals.grant(Put("note", "tea", "oolong"))
+    real = asked(alice, call("memory_put", kind="note", key="tea", value="oolong"), say("ok"))
+    [step, last] = real.steps
+    [put], [result] = step.calls, step.results
+    calls = (
+        Call("a", "memory_save", put.arguments),
+        Call("b", "memory_put", put.arguments.replace("tea", "car")),
+        Call("c", "memory_put", "no JSON"),
+        put,
+        Call("d", "memory_put", put.arguments),
+    )
+    made = replace(step, calls=calls, results=(result,) * 5)
+    panel = TracePanel(replace(real, steps=(made, last)))
+
+    assert re.findall(r"The store: ([a-z ]+)", shown(panel)) == [
+        "ran",
+        "nothing was written ",
+        "nothing was written ",
+        "created note",
+        "nothing was written ",
+    ]
+
+
 # How answers end --------------------------------------------------------------------------------
 
 
@@ -306,8 +335,8 @@ def test_a_step_without_a_reply_says_so(alice):
     answer = asked(alice, _forever, limits=Limits(model_seconds=0.05))
     panel = TracePanel(answer)
 
-    assert "No reply came. The answer ended as time_limit." in shown(panel)
-    assert "Ended as time_limit: stopped by the limit on model time" in around(panel)
+    assert "No reply came. The answer ended: time_limit." in shown(panel)
+    assert "Ended: time_limit (stopped by the limit on model time" in around(panel)
     assert "The model said no words. The store did nothing was written" in shown(panel)
     assert "gave no reply" in repr(panel)
 
@@ -316,7 +345,7 @@ def test_too_many_model_calls(alice):
     reads = [call("memory_get", kind="note", key="a") for _ in range(3)]
     panel = TracePanel(asked(alice, *reads, limits=Limits(model_calls=3)))
 
-    assert "Ended as model_call_limit: stopped by the limit on model calls" in around(panel)
+    assert "Ended: model_call_limit (stopped by the limit on model calls" in around(panel)
     assert counter(panel) == "step 1 of 3"
 
 
@@ -325,10 +354,11 @@ def test_too_many_tool_calls(alice):
     put = call("memory_put", kind="note", key="tea", value="oolong")
     panel = TracePanel(asked(alice, [put, put], limits=Limits(tool_calls=1)))
 
-    assert "Ended as tool_call_limit" in around(panel)
+    assert "Ended: tool_call_limit" in around(panel)
     assert "1. memory_put" in shown(panel)
     assert "The store: created note/tea, revision 1" in shown(panel)
     assert "not run: 1 calls a task are allowed." in shown(panel)
+    assert shown(panel).endswith("created note/tea, revision 1; 1 other change was not made")
 
 
 @pytest.mark.parametrize("status", ["error", "cancelled"])
@@ -339,7 +369,7 @@ def test_an_answer_that_was_broken_off_in_the_middle_of_its_calls(status):
     answer = Answer("", status, steps=(Step(sent(), reply, calls, results),), problems=("lost",))
     panel = TracePanel(answer)
 
-    assert f"Ended as {status}: broken off" in around(panel)
+    assert f"Ended: {status} (broken off" in around(panel)
     assert "Also: lost" in around(panel)
     assert "no result: the answer ended before" in shown(panel)
     assert f"answer {status}: nothing was written)" in repr(panel)
@@ -348,7 +378,7 @@ def test_an_answer_that_was_broken_off_in_the_middle_of_its_calls(status):
 def test_a_status_that_nobody_knows_is_shown_as_it_is():
     panel = TracePanel(Answer("", HOSTILE, steps=(Step(sent(), None),)))
 
-    assert f"Ended as {html.unescape(HOSTILE)[:20]}" in around(panel)
+    assert f"Ended: {html.unescape(HOSTILE)[:20]}" in around(panel)
     assert "<img" not in markup(panel)
 
 
@@ -370,7 +400,7 @@ def test_the_table_in_the_panel_is_that_of_the_view(answer):
 
     frame = views.trace(answer)
     table = re.search(r"<table.*</table>", markup(TracePanel(answer)), re.DOTALL)[0]
-    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    rows = re.findall(r"<tr .*?>(.*?)</tr>", table, re.DOTALL)
     cells = [[words(cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in rows]
 
     assert cells[0] == list(frame.columns)

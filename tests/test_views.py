@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import subprocess
@@ -33,7 +34,7 @@ from memlab import (
     say,
     views,
 )
-from memlab.agent import Sent
+from memlab.agent import Answer, Call, Sent, Step
 from memlab.forgetting import plan
 
 START = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
@@ -904,3 +905,112 @@ def test_a_limit_of_ones_own_stands_beside_the_request(alice):
     answer = asked(alice, say("ok"), limits=Limits(request_chars=9_000))
 
     assert list(views.requests(answer)["limit (characters)"]) == [9_000]
+
+
+# What happened in an answer ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def traced(alice):
+    """Two changes asked for in one step, of which one is approved, and a false claim."""
+    alice.approvals.grant(Put("note", "tea", "oolong"))
+    put = {"kind": "note", "value": "oolong"}
+    both = [say("Both!"), *(call("memory_put", key=key, **put) for key in ("car", "tea"))]
+    return asked(alice, call("memory_get", kind="note", key="tea"), both, say("Both are saved."))
+
+
+def test_a_trace_has_a_row_for_each_step_and_event_in_order(traced):
+    table = views.trace(traced)
+
+    assert list(table.columns) == [
+        "step",
+        "what happened",
+        "size (characters)",
+        "limit (characters)",
+        "result",
+    ]
+    assert [step if step is not pandas.NA else None for step in table["step"]] == [
+        *(1, 1, 2, 2, 2, 2, 3, 3, None)
+    ]
+    assert [what.partition(":")[0] for what in table["what happened"]] == [
+        "request sent",
+        "the model called memory_get",
+        "request sent",
+        "the model said",
+        "the model called memory_put",
+        "the model called memory_put",
+        "request sent",
+        "the model said",
+        "the answer ended",
+    ]
+    sent = table[table["what happened"] == "request sent"]
+    assert list(sent["size (characters)"]) == [step.request.chars for step in traced.steps]
+    assert set(sent["limit (characters)"]) == {16_000}
+    assert set(sent["result"]) == {"left out: nothing"}
+    assert type(table) is DataFrame
+
+
+def test_a_trace_believes_the_store_and_not_the_model(traced):
+    results = list(views.trace(traced)["result"])
+
+    assert results[1] == "read 0 records; nothing was written"
+    assert results[3] == "words only"
+    assert results[4].startswith("nothing was written yet: it waits for approval as ")
+    assert results[5] == "created note/tea, revision 1"
+    assert results[7] == "words only"
+    assert results[8].startswith("created note/tea, revision 1; waits for approval: put note/car (")
+
+
+def test_a_write_that_only_a_result_tells_of_is_none(traced):
+    without = dataclasses.replace(traced, writes=())
+
+    assert list(views.trace(without)["result"])[5] == "nothing was written"
+
+
+def test_a_trace_tells_every_kind_of_change(alice):
+    alice.put("note", "tea", "oolong")
+    for change in (Put("note", "tea", "sencha"), Delete("note", "tea")):
+        alice.approvals.grant(change)
+        name = "memory_put" if isinstance(change, Put) else "memory_delete"
+        arguments = change.to_dict()
+        del arguments["action"]
+        answer = asked(alice, [call(name, **arguments), call(name, **arguments)], say("ok"))
+        results = list(views.trace(answer)["result"])
+        effect = "replaced note/tea, revision 2" if name == "memory_put" else "deleted note/tea"
+        assert results[1] == effect
+        assert results[2].startswith("nothing was written")
+
+
+def test_a_trace_of_what_came_back_without_a_reply_or_a_result():
+    reply = {"role": "assistant", "content": None}
+    steps = (
+        Step(sent(90, history=2), reply, (Call("1", "memory_put", "{}"),), ()),
+        Step(sent(90), None),
+    )
+    table = views.trace(Answer("", "cancelled", steps=steps))
+
+    assert list(table["result"]) == [
+        "left out: 2 of history",
+        "no result: the answer ended before; no write is recorded",
+        "left out: nothing",
+        "nothing was written",
+        "nothing was written",
+    ]
+    assert list(table["what happened"])[3:] == ["no reply came", "the answer ended: cancelled"]
+
+
+def test_a_trace_without_steps_has_one_row():
+    table = views.trace(Answer("", "time_limit"))
+
+    assert list(table["what happened"]) == ["the answer ended: time_limit"]
+    assert str(table["step"].dtype) == "Int64"
+
+
+def test_hostile_text_in_a_trace_is_text(alice):
+    bad = {"function": {"name": HOSTILE, "arguments": HOSTILE}}
+    answer = asked(alice, {"role": "assistant", "content": HOSTILE, "tool_calls": [bad]}, HOSTILE)
+    table = views.trace(answer)
+
+    assert "<img" not in table._repr_html_()
+    assert not re.search("[\u202e\u200b]", table.to_csv())
+    assert table.to_csv().count("⟨U+202E⟩") >= 4

@@ -22,13 +22,12 @@ from memlab.views import Done
 STYLE = """<style>
 .memlab-trace .lm-TabBar-content { flex-wrap: wrap; }
 .memlab-trace .lm-TabBar-tab { flex: 0 0 auto !important; min-width: 0 !important; }
-.memlab-trace .lm-TabBar-tab:focus-visible, .memlab-trace summary:focus-visible,
-.memlab-trace .memlab-trace-scroll:focus-visible {
+.memlab-trace .lm-TabBar-tab:focus-visible, .memlab-trace summary:focus-visible {
   outline: 3px solid var(--jp-brand-color1, #1976d2); outline-offset: -3px; }
 .memlab-trace .lm-TabBar-tab.lm-mod-current { font-weight: 700; }
-.memlab-trace .widget-tab-contents { padding: 8px 12px; overflow: visible; }
+.memlab-trace .widget-tab-contents { padding: 0 12px 8px !important; overflow: visible; }
 .memlab-trace-nav { flex-flow: row wrap; align-items: center; overflow: visible; }
-.memlab-trace-nav .widget-button { width: auto; min-width: 76px; }
+.memlab-trace-nav .widget-button { width: auto; min-width: 56px; padding: 0 6px; }
 .memlab-trace-nav .widget-html { flex: 1 1 200px; min-width: 0; }
 .memlab-trace-count { font-weight: 600; overflow-wrap: anywhere; padding-left: 6px; }
 .memlab-trace-title { font-size: 14px; font-weight: 600; margin: 12px 0 2px;
@@ -66,7 +65,7 @@ STYLE = """<style>
   border-left: 4px double var(--jp-ui-font-color2, #616161); }
 .memlab-trace-store.memlab-trace-wrote {
   border-left: 4px solid var(--jp-success-color1, #388e3c); }
-.memlab-trace-scroll { overflow-x: auto; max-width: 100%; }
+.memlab-trace-frame { container-type: inline-size; }
 .memlab-trace-table { border-collapse: collapse; width: 100%; font-size: 12px; }
 .memlab-trace-table th, .memlab-trace-table td { text-align: left !important;
   vertical-align: top !important; padding: 3px 8px !important; white-space: normal !important;
@@ -75,6 +74,17 @@ STYLE = """<style>
 .memlab-trace-table td.memlab-trace-number, .memlab-trace-table th.memlab-trace-number {
   text-align: right !important; overflow-wrap: normal; }
 .memlab-trace-table td:nth-child(2), .memlab-trace-table td:nth-child(5) { min-width: 150px; }
+@container (max-width: 600px) {
+  .memlab-trace-table, .memlab-trace-table tbody, .memlab-trace-table tr,
+  .memlab-trace-table td { display: block; }
+  .memlab-trace-table td, .memlab-trace-table td.memlab-trace-number {
+    text-align: left !important; border: 0; }
+  .memlab-trace-table td:empty { display: none; }
+  .memlab-trace-table td::before { content: attr(data-label) ": "; font-weight: 600; }
+  .memlab-trace-table tr { border: 1px solid var(--jp-border-color2, #bdbdbd); margin-bottom: 4px; }
+  .memlab-trace-table thead { position: absolute; width: 1px; height: 1px; overflow: hidden;
+    clip-path: inset(50%); }
+}
 </style>"""
 
 _PARTS = ("system", "tools", "task", "memories", "history", "decisions", "exchanges")
@@ -139,7 +149,7 @@ class TracePanel(w.VBox):  # type: ignore[misc]
         size = f"request {step.request.chars:,} of {step.request.limit:,} characters"
         return (
             f"TracePanel(step {self._at} of {len(answer.steps)}: {size}; {_line(_did(step))}; "
-            f"the store: {_line(_store(done))}; "
+            f"the store: {_line(_store(step, done))}; "
             f"answer {_line(answer.status)}: {_line(views.stored(answer))})"
         )
 
@@ -197,8 +207,8 @@ class TracePanel(w.VBox):  # type: ignore[misc]
 
 def _head(answer: Answer) -> str:
     count, asked = len(answer.steps), _asked(answer)
-    ended = f": {_ENDS[answer.status]}" if answer.status in _ENDS else ""
-    words = f"Ended as {answer.status}{ended}."
+    ended = f" ({_ENDS[answer.status]})" if answer.status in _ENDS else ""
+    words = f"Ended: {answer.status}{ended}."
     lines = ['<div class="memlab-head" role="heading" aria-level="3">An answer, step by step</div>']
     if asked:
         lines.append(
@@ -247,16 +257,26 @@ def _hit(hit: Hit) -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
+    """Draw a table. Its roles are written out: in a narrow panel each cell gets its own line."""
     numbers = ("step", "size (characters)", "limit (characters)")
     looks = {name: ' class="memlab-trace-number"' if name in numbers else "" for name in rows[0]}
-    head = "".join(f'<th scope="col"{look}>{safe(name)}</th>' for name, look in looks.items())
-    body = "".join(
-        f"<tr>{''.join(f'<td{look}>{_cell(row[name])}</td>' for name, look in looks.items())}</tr>"
+    head = "".join(
+        f'<th scope="col" role="columnheader"{look}>{safe(name)}</th>'
+        for name, look in looks.items()
+    )
+    lines = "".join(
+        '<tr role="row">'
+        + "".join(
+            f'<td role="cell" data-label="{safe(name)}"{look}>{_cell(row[name])}</td>'
+            for name, look in looks.items()
+        )
+        + "</tr>"
         for row in rows
     )
     return (
-        f'<table class="memlab-trace-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
+        '<div class="memlab-trace-frame"><table class="memlab-trace-table" role="table">'
+        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{lines}</tbody></table></div>'
     )
 
 
@@ -270,7 +290,7 @@ def _cell(told: object) -> str:
 def _page(answer: Answer, n: int, done: list[Done]) -> str:
     step = answer.steps[n - 1]
     before = answer.steps[n - 2].request.messages if n > 1 else ()
-    ended = f" The answer ended as {answer.status}." if n == len(answer.steps) else ""
+    ended = f" The answer ended: {answer.status}." if n == len(answer.steps) else ""
     did = f"It {_did(step)}."
     return "".join(
         [
@@ -281,7 +301,7 @@ def _page(answer: Answer, n: int, done: list[Done]) -> str:
             f"<div>{safe(did)}</div>" if step.reply else _warning(f"No reply came.{ended}"),
             _calls(step, done),
             _title("3. What it said, and what the store did"),
-            _pair(views.said(step), _store(done), any(each.wrote for each in done)),
+            _pair(views.said(step), _store(step, done), any(each.wrote for each in done)),
         ]
     )
 
@@ -360,9 +380,13 @@ def _did(step: Step) -> str:
     return f"called {names}" if names else "called nothing"
 
 
-def _store(done: list[Done]) -> str:
+def _store(step: Step, done: list[Done]) -> str:
     """Say what the store did in one step; what a reading call found stands beside the call."""
-    return "; ".join(each.words for each in done if each.wrote) or "nothing was written"
+    wrote = [each.words for each in done if each.wrote]
+    asked = sum(call.name in views.CHANGING for call in step.calls)
+    if wrote and (others := asked - len(wrote)) > 0:
+        wrote.append(f"{others} other {'change was' if others == 1 else 'changes were'} not made")
+    return "; ".join(wrote) or "nothing was written"
 
 
 # Pieces -----------------------------------------------------------------------------------------
