@@ -74,6 +74,13 @@ def test_the_top_level_holds_only_what_it_may():
     assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL
 
 
+def test_the_package_holds_nothing_but_its_modules():
+    files = [path for path in (CLONE / "memlab").rglob("*") if path.is_file()]
+    strays = [path.name for path in files if path.suffix not in (".py", ".pyc", ".typed")]
+
+    assert strays == []
+
+
 def test_no_file_names_a_registry_or_a_folder_of_one_machine():
     texts = {path: path.read_bytes().decode("utf-8", "replace") for path in files()}
     found = {

@@ -13,6 +13,7 @@ import ipywidgets
 import pytest
 from openai_server import Answer, OpenAIServer
 from openai_server import text as server_says
+from panel_reading import HOSTILE, every, markup
 
 from memlab import (
     InvalidInput,
@@ -29,7 +30,6 @@ from memlab import (
 )
 from memlab.panels import ChatPanel
 
-HOSTILE = "<img src=x onerror=alert(1)></div><button>Approve</button> a\u202eb\u200bc"
 TEA = call("memory_put", kind="note", key="tea", value="oolong")
 
 
@@ -59,17 +59,6 @@ async def until(holds):
     async with asyncio.timeout(10):
         while not holds():
             await asyncio.sleep(0.001)
-
-
-def every(widget):
-    """A widget and all that stand in it, in order."""
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from every(child)
-
-
-def markup(widget):
-    return "\n".join(each.value for each in every(widget) if isinstance(each, ipywidgets.HTML))
 
 
 def words(widget):

@@ -5,7 +5,6 @@ An exception in a callback is swallowed by ipywidgets, so the tests look at the 
 
 from __future__ import annotations
 
-import html
 import re
 import sqlite3
 import subprocess
@@ -18,27 +17,12 @@ import ipywidgets
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from panel_reading import HOSTILE, MINUTE, START, Clock, every, markup, words
 
 from memlab import Conflict, HashEmbedder, InvalidInput, Limits, MemoryStore, Put, rows
 from memlab.panels import MemoryPanel
 from memlab.panels.memory import _excerpt, _span
 from memlab.text import fold
-
-START = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
-MINUTE = 60_000
-HOSTILE = "<img src=x onerror=alert(1)></div><button>Delete</button> a\u202eb\u200bc"
-
-
-class Clock:
-    """A clock that a test can move, and break."""
-
-    def __init__(self):
-        self.now, self.broken = START, False
-
-    def __call__(self):
-        if self.broken:
-            raise ZeroDivisionError("the clock stands still")
-        return self.now
 
 
 @pytest.fixture
@@ -83,23 +67,6 @@ def fill(store, count):
             text = f"第{n}杯茶, a cup of tea number {n}, drunk in the Garden"
             change = Put("note", f"n.{n:04}", text)
             rows.write(file, "alice", change, "monday", START, store.limits)
-
-
-def every(widget):
-    """A widget and all that stand in it, in order."""
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from every(child)
-
-
-def markup(widget):
-    found = "\n".join(each.value for each in every(widget) if isinstance(each, ipywidgets.HTML))
-    return re.sub(r"<style>.*?</style>", "", found, flags=re.DOTALL)
-
-
-def words(widget):
-    """What a reader sees of a widget's text."""
-    return html.unescape(re.sub(r"<[^>]+>", " ", markup(widget)))
 
 
 def buttons(widget):

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import ipywidgets
 import pytest
+from panel_reading import HOSTILE, every
 
 from memlab import (
     InvalidInput,
@@ -24,7 +25,6 @@ from memlab import (
 from memlab.agent import Answer, Call, Sent, Step
 from memlab.panels import TracePanel
 
-HOSTILE = "<img src=x onerror=alert(1)></div><button>Approve</button> a\u202eb\u200bc"
 TAGS = {"div", "span", "ul", "ol", "li", "i", "bdi", "details", "summary", "style"} | {
     *("table", "thead", "tbody", "tr", "th", "td")
 }
@@ -61,12 +61,6 @@ def answer(alice):
         say("Saved: your car is red."),
         task="save that my car is red",
     )
-
-
-def every(widget):
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from every(child)
 
 
 def buttons(panel):

@@ -18,26 +18,11 @@ import ipywidgets
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from panel_reading import HOSTILE, MINUTE, START, Clock, every, markup, words
 
 from memlab import Delete, InvalidInput, Limits, MemoryStore, Put, views
 from memlab.panels import ApprovalPanel, safe
 from memlab.panels.parts import difference
-
-START = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
-MINUTE = 60_000
-HOSTILE = "<img src=x onerror=alert(1)></div><button>Approve</button> a\u202eb\u200bc"
-
-
-class Clock:
-    """A clock that a test can move."""
-
-    def __init__(self):
-        self.now, self.broken = START, False
-
-    def __call__(self):
-        if self.broken:
-            raise ZeroDivisionError("the clock stands still")
-        return self.now
 
 
 @pytest.fixture
@@ -77,25 +62,8 @@ def asked(alice, lent):
     return alice
 
 
-def every(widget):
-    """A widget and all that stand in it, in order."""
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from every(child)
-
-
 def cards(panel):
     return [child for child in panel.children if "memlab-card" in child._dom_classes]
-
-
-def markup(widget):
-    return "\n".join(each.value for each in every(widget) if isinstance(each, ipywidgets.HTML))
-
-
-def words(widget):
-    """What a reader sees of a widget's text."""
-    without_style = re.sub(r"<style>.*?</style>", "", markup(widget), flags=re.DOTALL)
-    return html.unescape(re.sub(r"<[^>]+>", " ", without_style))
 
 
 def buttons(widget):

@@ -1,4 +1,9 @@
-"""What only lessons need: claims, exercises, a real second program, and kits that try a store."""
+"""What only lessons need: claims, exercises, a real second program, and kits that try a store.
+
+Lessons read `claims`, `programs`, `checks`, `workspace`. The kits read `reports` and `trials`, then
+`contract/`; `looking`, `worlds`, `planted`, `canaries`; `scene`, `wishes`, `attacks`; and at the
+end `scorecard`, which runs all three. Each imports only what stands before it.
+"""
 
 from __future__ import annotations
 

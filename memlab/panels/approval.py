@@ -11,7 +11,18 @@ import ipywidgets as w
 
 from memlab import views
 from memlab.errors import Conflict, InvalidInput, MemlabError, NotApproved
-from memlab.panels.parts import STYLE, alert, difference, hidden_in, labelled, note, safe
+from memlab.panels.parts import (
+    STYLE,
+    Guarded,
+    Panel,
+    alert,
+    difference,
+    hidden_in,
+    labelled,
+    note,
+    owner,
+    safe,
+)
 from memlab.records import Applied, Proposal, Put, Record
 from memlab.store import UserMemory
 from memlab.text import fold, visible
@@ -24,7 +35,7 @@ _ENDS = {
 }
 
 
-class ApprovalPanel(w.VBox):  # type: ignore[misc]
+class ApprovalPanel(Panel):
     """A card for each change that waits for the user, with Approve, Edit and Reject.
 
     The same by code: `approve`, `edit`, `reject` and `approve_all` do what the buttons do, and
@@ -32,13 +43,9 @@ class ApprovalPanel(w.VBox):  # type: ignore[misc]
     """
 
     def __init__(self, alice: UserMemory):
-        if not isinstance(alice, UserMemory):
-            raise InvalidInput(
-                "alice", f"must be the user's own UserMemory, not {type(alice).__name__}."
-            )
         super().__init__()
         self.add_class("memlab-panel")
-        self._alice = alice
+        self._alice = owner(alice)
         self._head = w.HTML()
         self._cards: dict[str, _Card] = {}
         self._seen = _Seen(0, {}, {})
@@ -61,13 +68,6 @@ class ApprovalPanel(w.VBox):  # type: ignore[misc]
         if ended:
             parts.append(f"{len(ended)} decided: {', '.join(ended)}")
         return f"ApprovalPanel({self._alice.user}: {'; '.join(parts)})"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the store as it is now, and the whole of our `repr` where no widget can run."""
-        self._guarded(self.refresh)
-        bundle = super()._repr_mimebundle_(**kwargs)
-        bundle["text/plain"] = repr(self)
-        return bundle
 
     def refresh(self) -> None:
         """Draw every card anew from the store: what waits now, and what this panel has shown.
@@ -128,23 +128,17 @@ class ApprovalPanel(w.VBox):  # type: ignore[misc]
             raise InvalidInput("id", f"there is no card {id!r}. {self!r}")
         return self._cards[id]
 
-    def _guarded(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except Exception as error:  # a closed store, for example: in a callback nobody would see it
-            self._say_not_drawn(error)
+    def _failed(self, error: Exception) -> None:
+        self._head.value = f"{STYLE}{alert(f'Not up to date: {error}')}"
 
     def _draw_or_say(self) -> None:
         """Draw what the store holds after a decision, which stands whatever happens here."""
         try:
             self._draw()
         except Exception as error:
-            self._say_not_drawn(error)
+            self._failed(error)
             for card in self._cards.values():
                 card.say()
-
-    def _say_not_drawn(self, error: Exception) -> None:
-        self._head.value = f"{STYLE}{alert(f'Not up to date: {error}')}"
 
     def _draw(self) -> None:
         alice = self._alice
@@ -204,7 +198,7 @@ class ApprovalPanel(w.VBox):  # type: ignore[misc]
         )
 
 
-class _Card(w.VBox):  # type: ignore[misc]
+class _Card(w.VBox, Guarded):  # type: ignore[misc]
     """One proposal: what it would change, then buttons, an editor, or what became of it."""
 
     def __init__(self, panel: ApprovalPanel, proposal: Proposal):
@@ -361,12 +355,9 @@ class _Card(w.VBox):  # type: ignore[misc]
         button.on_click(lambda _: self._guarded(act))
         return button
 
-    def _guarded(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except Exception as error:  # in a callback nobody would ever see it
-            self._warn(f"{type(error).__name__}: {error}")
-            self._arrange()
+    def _failed(self, error: Exception) -> None:
+        self._warn(f"{type(error).__name__}: {error}")
+        self._arrange()
 
     def _on_approve(self) -> None:
         self._panel.approve(self.proposal.id)
@@ -404,7 +395,7 @@ class _Card(w.VBox):  # type: ignore[misc]
         self._preview.value = labelled("Would be stored", text, markup) + over + careful
 
 
-class _List(w.VBox):  # type: ignore[misc]
+class _List(w.VBox, Guarded):  # type: ignore[misc]
     """The changes that one click would approve, each with its value, and then what was saved."""
 
     def __init__(self, panel: ApprovalPanel, cards: list[_Card]):
@@ -464,12 +455,9 @@ class _List(w.VBox):  # type: ignore[misc]
         self.draw()
         self._panel._move_on()
 
-    def _guarded(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except Exception as error:  # in a callback nobody would ever see it
-            self._message.value = alert(f"{type(error).__name__}: {error}")
-            self.draw()
+    def _failed(self, error: Exception) -> None:
+        self._message.value = alert(f"{type(error).__name__}: {error}")
+        self.draw()
 
 
 class _Line(w.VBox):  # type: ignore[misc]

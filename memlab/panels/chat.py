@@ -16,7 +16,7 @@ from memlab.errors import InvalidInput, MemlabError
 from memlab.models import Message, Model
 from memlab.panels.approval import ApprovalPanel
 from memlab.panels.parts import STYLE as SHARED_STYLE
-from memlab.panels.parts import alert, safe
+from memlab.panels.parts import Panel, alert, owner, safe
 from memlab.records import Applied, Hit, Proposal
 from memlab.request import measure
 from memlab.store import UserMemory, folder_of
@@ -92,7 +92,7 @@ _NO_LOOP = (
 Name = tuple[str, str]  # kind and key
 
 
-class ChatPanel(w.VBox):  # type: ignore[misc]
+class ChatPanel(Panel):
     """A conversation, with what is recalled for it, what waits for approval, how full a request is.
 
     Send returns at once and the answer comes in the background. Stop ends the turn: what was
@@ -104,11 +104,7 @@ class ChatPanel(w.VBox):  # type: ignore[misc]
         """Show the agent's conversation; `alice` is the user's own hand, for the approvals."""
         if not isinstance(agent, MemoryAgent):
             raise InvalidInput("agent", f"must be a MemoryAgent, not {type(agent).__name__}.")
-        if not isinstance(alice, UserMemory):
-            raise InvalidInput(
-                "alice", f"must be the user's own UserMemory, not {type(alice).__name__}."
-            )
-        lent = agent._memory
+        alice, lent = owner(alice), agent._memory
         if (lent.user, folder_of(lent)) != (alice.user, folder_of(alice)):
             raise InvalidInput("alice", "must be the user, in the store, that the agent answers.")
         super().__init__()
@@ -167,13 +163,6 @@ class ChatPanel(w.VBox):  # type: ignore[misc]
                 parts.append("last one stopped" if turn.stopped else "last one failed")
             parts.append(self._fullness(turn))
         return f"ChatPanel({self._alice.user}: {'; '.join(parts)}; {self.approvals!r})"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the store as it is now, and the whole of our `repr` where no widget can run."""
-        self._guarded(self.refresh)
-        bundle = super()._repr_mimebundle_(**kwargs)
-        bundle["text/plain"] = repr(self)
-        return bundle
 
     async def ask(self, text: str) -> Answer | None:
         """Ask, show the conversation as it goes, and return the answer; None: it was stopped.
@@ -352,11 +341,8 @@ class ChatPanel(w.VBox):  # type: ignore[misc]
         else:
             loop.call_soon_threadsafe(self._guarded, act)
 
-    def _guarded(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except Exception as error:  # in a callback nobody would ever see it
-            self._notice.value = alert(_words(error))
+    def _failed(self, error: Exception) -> None:
+        self._notice.value = alert(_words(error))
 
     # What is shown ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from memlab import views
 from memlab.context import age_label
 from memlab.errors import Conflict, InvalidInput, MemlabError
 from memlab.panels.parts import STYLE as _SHARED
-from memlab.panels.parts import alert, difference, hidden_in, labelled, safe
+from memlab.panels.parts import Guarded, Panel, alert, difference, hidden_in, labelled, owner, safe
 from memlab.records import KINDS, Record, Revision, check_count, check_key, check_kind
 from memlab.store import UserMemory
 from memlab.text import clean, cut, fold, visible
@@ -77,7 +77,7 @@ _EARLIER = 20  # revisions in the table of a record; all of them can be chosen f
 Name = tuple[str, str]  # kind, key
 
 
-class MemoryPanel(w.VBox):  # type: ignore[misc]
+class MemoryPanel(Panel):
     """The user's memories, 25 a page: filter as you type, look into one, undo, pin, delete.
 
     It shows the memories as they were when it last looked. A change of one that was changed
@@ -86,14 +86,10 @@ class MemoryPanel(w.VBox):  # type: ignore[misc]
     """
 
     def __init__(self, alice: UserMemory):
-        if not isinstance(alice, UserMemory):
-            raise InvalidInput(
-                "alice", f"must be the user's own UserMemory, not {type(alice).__name__}."
-            )
         super().__init__()
         self.add_class("memlab-panel")
         self.add_class("memlab-memory")
-        self._alice = alice
+        self._alice = owner(alice)
         self._items: dict[Name, _Item] = {}
         self._found: list[_Item] = []
         self._looks: dict[Name, _Look] = {}  # the records that are open
@@ -137,13 +133,6 @@ class MemoryPanel(w.VBox):  # type: ignore[misc]
         if self._looks:
             parts.append("open: " + ", ".join(f"{kind}/{key}" for kind, key in self._looks))
         return f"MemoryPanel({self._alice.user}: {'; '.join(parts)})"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the store as it is now, and the whole of our `repr` where no widget can run."""
-        self._guarded(self.refresh)
-        bundle = super()._repr_mimebundle_(**kwargs)
-        bundle["text/plain"] = repr(self)
-        return bundle
 
     # By code, and by the buttons ----------------------------------------------------------------
 
@@ -308,11 +297,8 @@ class MemoryPanel(w.VBox):  # type: ignore[misc]
 
     # What is shown ------------------------------------------------------------------------------
 
-    def _guarded(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except Exception as error:  # in a callback nobody would ever see it
-            self._message.value = alert(_said(error))
+    def _failed(self, error: Exception) -> None:
+        self._message.value = alert(_said(error))
 
     def _on_filter(self) -> None:
         if self._by_code:
@@ -489,7 +475,7 @@ class _Row(w.VBox):  # type: ignore[misc]
         self.children = (self._line, *([look] if look is not None else []))
 
 
-class _Look(w.VBox):  # type: ignore[misc]
+class _Look(w.VBox, Guarded):  # type: ignore[misc]
     """One record that is open: all of its value, its history, and what can be done with it.
 
     The buttons stay where they are while something is asked, below them: a second click cannot
@@ -618,11 +604,8 @@ class _Look(w.VBox):  # type: ignore[misc]
         button.on_click(lambda _: self._guarded(act))
         return button
 
-    def _guarded(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except Exception as error:  # in a callback nobody would ever see it
-            self.warn(_said(error))
+    def _failed(self, error: Exception) -> None:
+        self.warn(_said(error))
 
     def _on_pin(self) -> None:
         if not self._quiet:

@@ -1,13 +1,18 @@
-"""What the panels share: their look, and how a text that may be hostile is shown."""
+"""What the panels share: how they stand in a page, their look, how a hostile text is shown."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import Any
 
+import ipywidgets as w
+
+from memlab.errors import InvalidInput
+from memlab.store import UserMemory
 from memlab.text import visible
 
 # The colours are JupyterLab's own, so they follow its theme; each has a fallback for other pages.
@@ -63,6 +68,42 @@ _WORDS = re.compile(r"[^\W\u2e80-\U0010ffff]+|\s+|.", re.DOTALL)  # words; Chine
 _PAIRS = 20_000  # of equal words; with more of them an exact comparison takes seconds
 _COMPARED = 4_000_000  # pairs of words; with more of them no comparison is worth its time
 _JUNK_FROM = 200  # words; only then does SequenceMatcher leave out the frequent ones
+
+
+class Guarded:
+    """Something with buttons: no error in a callback is lost, where nobody would ever see it."""
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Show the error where the user looks."""
+        raise NotImplementedError
+
+
+class Panel(w.VBox, Guarded):  # type: ignore[misc]
+    """A panel in a page; where no widget can run, its `repr` stands for it."""
+
+    def refresh(self) -> None:
+        """Draw what is there now; a panel over what never changes has nothing to do."""
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        self._guarded(self.refresh)
+        bundle = super()._repr_mimebundle_(**kwargs)
+        bundle["text/plain"] = repr(self)  # the whole of it
+        return bundle
+
+
+def owner(alice: object) -> UserMemory:
+    """Return the user's own hand, or refuse what is not."""
+    if not isinstance(alice, UserMemory):
+        raise InvalidInput(
+            "alice", f"must be the user's own UserMemory, not {type(alice).__name__}."
+        )
+    return alice
 
 
 def safe(text: str) -> str:

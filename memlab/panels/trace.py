@@ -12,7 +12,7 @@ from memlab import views
 from memlab.agent import COMPLETE, Answer, Sent, Step
 from memlab.errors import InvalidInput
 from memlab.panels.parts import STYLE as SHARED_STYLE
-from memlab.panels.parts import alert, labelled, safe
+from memlab.panels.parts import Panel, alert, labelled, safe
 from memlab.records import Hit, check_count
 from memlab.text import canonical, cut, visible
 from memlab.views import Done
@@ -99,7 +99,7 @@ _ENDS = {
 }
 
 
-class TracePanel(w.VBox):  # type: ignore[misc]
+class TracePanel(Panel):
     """Steps through an answer: First, Back, Forward, Last, or a tab for each step.
 
     The arrow keys go from tab to tab, and Enter opens one. The same by code: `show`; the same as a
@@ -153,12 +153,6 @@ class TracePanel(w.VBox):  # type: ignore[misc]
             f"answer {_line(answer.status)}: {_line(views.stored(answer))})"
         )
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the whole of our `repr` where no widget can run."""
-        bundle = super()._repr_mimebundle_(**kwargs)
-        bundle["text/plain"] = repr(self)
-        return bundle
-
     def show(self, n: int) -> None:
         """Show step `n`, from 1."""
         if not self._pages:
@@ -195,11 +189,8 @@ class TracePanel(w.VBox):  # type: ignore[misc]
         else:
             self._draw(self._at, ": this is the first" if n < 1 else ": this is the last")
 
-    def _guarded(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except Exception as error:  # in a callback nobody would ever see it
-            self._message.value = alert(f"{type(error).__name__}: {error}")
+    def _failed(self, error: Exception) -> None:
+        self._message.value = alert(f"{type(error).__name__}: {error}")
 
 
 # What stands around the steps -------------------------------------------------------------------
