@@ -22,6 +22,10 @@ STYLE = """<style>
   border-left: 5px solid var(--jp-brand-color1, #1976d2); border-radius: 4px;
   padding: 8px 12px; margin: 6px 3px; overflow: visible;
   color: var(--jp-ui-font-color1, inherit); }
+.memlab-panel .widget-button.mod-success, .memlab-panel .widget-button.mod-danger {
+  color: #ffffff; } /* the theme's own colours leave white on them too pale to read */
+.memlab-panel .widget-button.mod-success { background-color: #2e7d32; }
+.memlab-panel .widget-button.mod-danger { background-color: #c62828; }
 .memlab-panel button:focus-visible, .memlab-card textarea:focus-visible {
   outline: 3px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px; }
 .memlab-card.memlab-approved { border-left: 5px solid var(--jp-success-color1, #388e3c); }

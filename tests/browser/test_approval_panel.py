@@ -398,6 +398,8 @@ def test_twenty_hostile_texts_in_every_field_run_nothing(lab, page, tmp_path, el
 def test_a_panel_can_be_read_in_both_themes(opened, theme, shots):
     opened.use_theme(theme)
     opened.page.screenshot(path=str(shots / f"panel, {theme}.png"))
+    for name in ("Approve", "Edit", "Reject"):
+        assert contrast(opened.button(name).first) >= 4.5, name
     opened.button("Approve").first.click()
     expect(opened.cards.first).to_contain_text("Approved, once", timeout=WAIT_MS)
     opened.button("Edit").last.click()
